@@ -70,11 +70,11 @@ def ours(order: dict[str, Any]) -> dict[str, Any]:
     import gearcache
 
     gearcache.cache_compile  # noqa: B018  (names are imported at first use)
-    import gearcache.serving.find.activate
+    import gearcache.serving.find.evidence
     import gearcache.serving.find.variants
 
     imported = time.perf_counter() - begin
-    evidence = _watch(gearcache.serving.find.activate.EvidenceCheck, "stale_reason")
+    evidence = _watch(gearcache.serving.find.evidence.EvidenceCheck, "stale_reason")
     activated = _watch(gearcache.serving.find.variants, "activate")
     begin, worked = time.perf_counter(), time.process_time()
     method = models.cached(

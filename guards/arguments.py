@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import types
 from collections.abc import Mapping
 from typing import Any
@@ -90,8 +89,3 @@ def replace_tensors(value: Any, replacements: Mapping[int, torch.Tensor], memo: 
             object.__setattr__(result, name, new_children[step])
     memo[id(value)] = result
     return result
-
-
-def parameter_names(function: Any) -> list[str]:
-    """Return the parameter names of the method behind a bound method, its instance first."""
-    return list(inspect.signature(function.__func__, follow_wrapped=False).parameters)

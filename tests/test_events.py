@@ -107,7 +107,7 @@ def test_every_reason_and_kind_is_documented() -> None:
 def test_a_fault_is_an_event(heard: list[gearcache.Event], cache_dir: Path) -> None:
     cache_dir.write_text("a file where the cache should be")
     method = cached(Net())
-    method._parameters.config.strict = False
+    method.parameters.config.strict = False
     method(torch.randn(2, 4))
     assert "fault" in kinds(heard)
     assert method.stats.faults == kinds(heard).count("fault")

@@ -8,7 +8,7 @@ import re
 import pytest
 
 import gearcache
-from gearcache.telemetry.counters import Counters, Outcomes
+from gearcache.telemetry.counters import Counters
 from gearcache.telemetry.gear_use import GearUse
 from gearcache.telemetry.stats import Stats
 from tests.support.relaunch import ROOT, run_python
@@ -63,7 +63,7 @@ def test_the_signature_is_that_of_the_design() -> None:
 
 
 def test_the_statistics_are_read_only() -> None:
-    stats = Stats(Counters(), Outcomes("a"), GearUse("a").calls_by_kind)
+    stats = Stats(Counters(), GearUse("a").calls_by_kind)
     for name in ("hits", "misses", "traces", "compiles", "loads", "calls", "gears"):
         assert not getattr(stats, name)
         with pytest.raises(AttributeError):

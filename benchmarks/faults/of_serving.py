@@ -9,7 +9,7 @@ _SERVING = "src/gearcache/serving"
 FAULTS = [
     Fault(
         "A changed global or attribute is a miss",
-        f"{_SERVING}/find/activate.py",
+        f"{_SERVING}/find/evidence.py",
         "        for part in (variant.sources, variant.evidence):\n",
         "        for part in (variant.sources,):\n",
         ("tests/serving/find/test_changes.py::test_a_change_is_seen_after_refresh_and_both_ways_are_kept",),
@@ -24,7 +24,7 @@ FAULTS = [
     Fault(
         "A module that is not in an earlier state again gets no graph of that",
         f"{_SERVING}/find/bindings.py",
-        "        return next((each for each in list(self._set_aside) if each.holds()), None)\n",
+        "        return next((state for state in list(self._set_aside) if state.holds()), None)\n",
         "        return next(iter(list(self._set_aside)), None)\n",
         ("tests/serving/find/test_switched_modules.py",),
     ),
@@ -45,7 +45,7 @@ FAULTS = [
     Fault(
         "Weights that were replaced are let go of",
         f"{_SERVING}/find/bindings.py",
-        " if each.has_weights(call.scope)]\n",
+        " if state.has_weights(call.scope)]\n",
         "]\n",
         ("tests/serving/find/test_switched_modules.py::test_weights_that_were_replaced_are_not_kept",),
     ),
@@ -66,8 +66,8 @@ FAULTS = [
     Fault(
         "A fault of the cache leaves the call to the method and warns once",
         f"{_SERVING}/call/failures.py",
-        "        if cause not in self._warned:\n",
-        "        if self._count:\n",
+        "    if cause not in known_causes:\n",
+        "    if not known_causes:\n",
         ("tests/serving/call/test_odd_calls.py::test_an_unexpected_exception_is_ours_or_the_method_runs_uncached",),
     ),
     Fault(
@@ -118,7 +118,7 @@ FAULTS = [
     Fault(
         "A call that differs from its declaration is refused",
         f"{_SERVING}/find/bindings.py",
-        "        self._signature.check(call.arguments)\n",
+        "        declared.inputs.check(call)\n",
         "",
         ("tests/serving/call/test_input_signature.py::test_another_call_is_refused_before_anything_is_compiled",),
     ),

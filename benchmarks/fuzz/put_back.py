@@ -117,7 +117,7 @@ BUGS: dict[str, Callable[[], None]] = {
     ),
     "3 descriptors are not compared": _unnoted("descriptor"),
     "3 function modes are not seen": _exchange(
-        ("serving.call.method", "has_function_mode", lambda: False),
+        ("serving.call.served", "has_function_mode", lambda: False),
         ("guards.dispatch.function", "has_function_mode", lambda: False),
     ),
     "4 generated names are the user's": _exchange(("guards.dispatch.check_code", "_unused_prefix", _no_names)),

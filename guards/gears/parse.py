@@ -15,12 +15,11 @@ import torch
 
 from gearcache.errors import GearSpecError
 from gearcache.guards.evidence.names import a_type
-from gearcache.guards.gears.sizes import check_size_list
 from gearcache.guards.gears.spec import Axis as Axis
 from gearcache.guards.gears.spec import GearSpec as GearSpec
 from gearcache.guards.gears.spec import RangeAxis as RangeAxis
 from gearcache.guards.gears.spec import gear_text as gear_text
-from gearcache.guards.gears.symbol import SizeExpression, Symbol
+from gearcache.guards.gears.symbol import SizeExpression, Symbol, check_size_list
 from gearcache.guards.gears.tensor_spec import ExampleSpec, TensorSpec
 
 _ATTRIBUTE = "dim_gears"

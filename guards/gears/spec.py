@@ -21,8 +21,7 @@ from msgspec.structs import force_setattr
 
 from gearcache.errors import GearSpecError
 from gearcache.guards.gears.expressions import expression_function
-from gearcache.guards.gears.sizes import MAX_GEARS
-from gearcache.guards.gears.symbol import SizeExpression, Symbol, check_names
+from gearcache.guards.gears.symbol import MAX_GEARS, SizeExpression, Symbol, check_names
 
 POLICIES = ("zip", "product")
 

@@ -11,7 +11,7 @@ import torch
 
 from gearcache.errors import UnsupportedMethod
 from gearcache.guards.evidence.names import a_type, module_of
-from gearcache.serving.call.functions import check_kind
+from gearcache.serving.call.bound_method import check_kind
 from gearcache.serving.call.method import CachedMethod as CachedMethod
 from gearcache.serving.call.parameters import Parameters
 

@@ -111,7 +111,7 @@ def test_the_result_of_a_collective_is_no_constant_of_a_graph(cache_dir: Path) -
 def test_a_group_of_other_ranks_is_a_miss_with_its_reason(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a method knows a group by its name alone, nothing else of the evidence compares it."""
     assert [relaunch(), relaunch()] == [["absent: no entry for `Reducer.named`"], []]
-    there = "gearcache.serving.find.activate.private_core.process_group_ranks"
+    there = "gearcache.serving.find.evidence.private_core.process_group_ranks"
     monkeypatch.setattr(there, lambda name: [0, 1])  # a job of two would be two processes
     assert relaunch() == ["torch.distributed's process group '0' is of the ranks [0, 1], stored: of the ranks [0]"]
     monkeypatch.setattr(there, lambda name: None)

@@ -18,7 +18,7 @@ from gearcache.ge_cache.private_torch.module_hooks import (
     call_with_hooks,
     has_hooks,
 )
-from gearcache.serving.call.functions import BY_POSITION, COUNTS_POSITIONS
+from gearcache.serving.call.bound_method import BY_POSITION, COUNTS_POSITIONS
 from gearcache.serving.call.method import CachedMethod
 from gearcache.serving.call.parameters import Parameters
 from gearcache.threads import freed_in_forks

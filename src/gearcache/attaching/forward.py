@@ -19,9 +19,7 @@ import torch
 from gearcache.errors import UnsupportedMethod
 from gearcache.guards.dispatch.generated import define
 from gearcache.guards.evidence.names import a_type, module_of
-from gearcache.serving.call.call import Given
-from gearcache.serving.call.decorated_method import CachedFunction
-from gearcache.serving.call.functions import (
+from gearcache.serving.call.bound_method import (
     BY_POSITION,
     COUNTS_POSITIONS,
     INFERENCE_MODE,
@@ -29,6 +27,8 @@ from gearcache.serving.call.functions import (
     check_kind,
     undecorated,
 )
+from gearcache.serving.call.call import Given
+from gearcache.serving.call.decorated_method import CachedFunction
 from gearcache.serving.call.method import CachedMethod
 
 _BY_POSITION_KINDS = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -40,8 +40,8 @@ def with_own_names(forward: types.MethodType) -> types.MethodType:
     It has the mark `COUNTS_POSITIONS`. The forward is returned unchanged if no decorator hides the names, or if a
     decorator has parameters of its own that the inner forward does not have.
     """
-    inside = undecorated(forward)
-    outer: Any = inside.function.__func__
+    undecorated_forward, mode = undecorated(forward)
+    outer: Any = undecorated_forward.__func__
     if getattr(outer, "__wrapped__", None) is None:
         return forward
     try:
@@ -51,9 +51,8 @@ def with_own_names(forward: types.MethodType) -> types.MethodType:
     if parameters is None:
         return forward
     function = _write_forward(outer, parameters)
-    for mode, context in ((NO_GRAD, torch.no_grad), (INFERENCE_MODE, torch.inference_mode)):
-        if inside.mode == mode:
-            function = context()(function)
+    if mode:
+        function = {NO_GRAD: torch.no_grad, INFERENCE_MODE: torch.inference_mode}[mode]()(function)
     return types.MethodType(function, forward.__self__)
 
 

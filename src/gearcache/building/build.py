@@ -116,7 +116,7 @@ def _variants(request: BuildRequest, jobs: GearJobs, compiled: _Compiled, units:
         gears = [jobs.gears[number] for number in numbers]
         stored_gears = [replace(gear.stored, seconds=compiled.seconds[gear.job]) for gear in gears]
         artifacts = [compiled.artifacts[gear.job] for gear in gears]
-        variant = built_variant(request.function, gears[0].unit, gears[0].graph, stored_gears, artifacts)
+        variant = built_variant(request.bound, gears[0].unit, gears[0].graph, stored_gears, artifacts)
         variant = replace(variant, variant=replace(variant.variant, impossible=units.impossible, raising=units.raising))
         if request.compares:
             variant.digest = variant_digest(variant.variant, [jobs.digests[gear.job] for gear in gears])

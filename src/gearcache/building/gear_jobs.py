@@ -29,7 +29,7 @@ from gearcache.ge_cache.process_groups import renamed, role, stored_groups
 from gearcache.guards.dispatch.stored.variant import StoredGear
 from gearcache.guards.evidence.names import a_type, module_of
 from gearcache.readable.graph import pack_graph
-from gearcache.serving.call.functions import INFERENCE_MODE
+from gearcache.serving.call.bound_method import INFERENCE_MODE
 from gearcache.torch_state import Writes, settings
 
 logger = logging.getLogger("gearcache")
@@ -166,7 +166,7 @@ def _record(
             conditions=graph.conditions,
         )
     groups = stored_groups(capture.method, graph.module.graph) if request.backend.groups_by_role else []
-    return graph, replace(stored_gear, in_inference_mode=request.mode == INFERENCE_MODE, groups=groups)
+    return graph, replace(stored_gear, in_inference_mode=request.bound.mode == INFERENCE_MODE, groups=groups)
 
 
 def _refuse_answering(capture: Capture) -> None:

@@ -16,6 +16,7 @@ from gearcache.guards.dispatch.fills import Fills
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.gears.parse import GearSpec, gear_text
 from gearcache.guards.gears.short_names import short_names
+from gearcache.serving.call.bound_method import BoundMethod
 from gearcache.torch_state import settings
 
 
@@ -32,7 +33,7 @@ class BuildRequest(Struct, frozen=True):
     """The request of a build: one call of a bound method under one set of options."""
 
     name: str
-    function: Any
+    bound: BoundMethod
     arguments: Mapping[str, Any]
     spec: GearSpec
     dynamic: bool
@@ -48,8 +49,6 @@ class BuildRequest(Struct, frozen=True):
     jobs: int
     #: Seconds after which the compile of a gear in a worker times out.
     compile_timeout: float
-    #: The autograd mode that decorators set for the method, see `gearcache.serving.call.functions`.
-    mode: str = ""
     #: The grad modes to build for, if the method asks for the mode: that of the call first, then off.
     grad_modes: tuple[bool, ...] = (False,)
     #: With `on_miss="pad"`: the values to pad with.

@@ -32,7 +32,6 @@ from gearcache.guards.arguments import find_tensors, replace_tensors
 from gearcache.guards.gears.call_sizes import call_sizes
 from gearcache.guards.gears.parse import GearSpec
 from gearcache.interrupts import raise_interrupt
-from gearcache.serving.call.call import scope_of
 from gearcache.telemetry.counters import Counters
 
 logger = logging.getLogger("gearcache")
@@ -48,7 +47,7 @@ class Tracer:
         self._request = request
         self._counters = counters
         # The signature that the arguments were bound to: a decorator's own `*args, **kwargs`, not what it wraps.
-        self._signature = inspect.signature(request.function, follow_wrapped=False)
+        self._signature = inspect.signature(request.bound.method, follow_wrapped=False)
         #: Whether captures behave as with autograd on, and whether that is known to make a difference.
         self.with_grad = False
         self.asks_grad_mode = False not in request.grad_modes
@@ -161,7 +160,7 @@ class Tracer:
         """
         spec = self._request.spec
         try:
-            alike = like_dims(spec, arguments, self._request.function.__self__)
+            alike = like_dims(spec, arguments, self._request.bound.instance)
             with private_dynamo.marked_dynamic([*alike, *self._open_dims(arguments)]):
                 capture = self.capture(arguments, dynamic=False)
             planned = plan_gears(capture, capture.symbols(), spec)
@@ -193,7 +192,7 @@ class Tracer:
         """Return the dims of the arguments and the module that vary although they are not declared."""
         if self._static_because:
             return []
-        scope = scope_of(self._request.function, arguments)
+        scope = self._request.bound.scope(arguments)
         dims = []
         for place, dim in self._request.changing:
             value = place.find(scope)  # NOWHERE for a variant of an earlier state of the module
@@ -331,7 +330,7 @@ class Tracer:
             return self._trace_as(with_grad, arguments, dynamic, numbers)
 
         capture = capture_as(self.with_grad)
-        if self._request.mode:  # set by a decorator
+        if self._request.bound.mode:  # set by a decorator
             return capture
         capture = settled(capture, self.with_grad, None if self.asks_grad_mode else capture_as)
         self.asks_grad_mode |= capture.asks_grad_mode
@@ -347,7 +346,7 @@ class Tracer:
     def _traced(self, with_grad: bool, arguments: Arguments, dynamic: bool, numbers: NumberChoice) -> Capture:
         begin = time.monotonic()
         positional, keywords = _call_of(self._signature, arguments)
-        name, function = self._request.name, self._request.function
+        name, function = self._request.name, self._request.bound.method
         try:
             with private_shapes.unmarked_gears(find_tensors(arguments).values()):
                 capture = capture_method(

@@ -15,18 +15,18 @@ from gearcache.ge_cache.dependencies.implied import is_of_call
 from gearcache.ge_cache.dependencies.tensor_reads import GRAD_MODE
 from gearcache.ge_cache.graphs.static import GearGraph
 from gearcache.guards.access import Access
-from gearcache.guards.arguments import parameter_names
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredInput, StoredVariant
 from gearcache.guards.dispatch.stored.variant_groups import KIND
 from gearcache.guards.evidence.checks import Check
 from gearcache.guards.evidence.traced_files import record_sources
 from gearcache.guards.evidence.tree import evidence_tree
+from gearcache.serving.call.bound_method import BoundMethod
 
 _GRAPH_NAME = "__compiled_graph"
 
 
 def built_variant(
-    function: Any, unit: TraceUnit, graph: GearGraph, gears: list[StoredGear], artifacts: list[Artifact]
+    bound: BoundMethod, unit: TraceUnit, graph: GearGraph, gears: list[StoredGear], artifacts: list[Artifact]
 ) -> BuiltVariant:
     """Return the stored form of a capture of a bound method; `graph` is the graph of any of its gears."""
     capture = unit.capture
@@ -35,7 +35,7 @@ def built_variant(
     for name in moved:
         tensor = capture.attribute_tensors[name]
         inputs.append(StoredInput(capture.attributes[name], tensor.dtype, tensor.device.type, in_frame=False))
-    call_checks, evidence = split_checks(capture, next(iter(parameter_names(function))))
+    call_checks, evidence = split_checks(capture, bound.instance_name)
     for check in (*call_checks, *evidence):
         _check_storable(capture.method, check.to_plain())
     frame, graph_name = _with_own_name(unit.frame, capture.graph_name)

@@ -17,9 +17,10 @@ from gearcache.guards.gears.short_names import sizes_name
 from gearcache.guards.gears.spec import GearSpec, gear_text
 from gearcache.prewarming.coverage import Gap, Graph, gaps
 from gearcache.serving.call.call import Call
-from gearcache.serving.find.activate import EvidenceCheck, misfit
 from gearcache.serving.find.binding import Binding
-from gearcache.serving.find.loaded import excluded_gears, fits_of
+from gearcache.serving.find.evidence import EvidenceCheck
+from gearcache.serving.find.fit import misfit
+from gearcache.serving.miss.missing_gears import excluded_gears, fits_of
 
 _NO_GRAPH = "the entry has no graph for it"
 

@@ -90,7 +90,7 @@ class PieceWork:
         method = binding.method
         parts = [
             key_of(method.key, None).digest,
-            work_text(call, call.spec(method.spec), method.dynamic),
+            work_text(call, call.spec(method.spec), method.parameters.dynamic),
             *self._missing,
         ]
         if method.backend.name not in _SHARED_BACKENDS:

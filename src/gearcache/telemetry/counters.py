@@ -1,10 +1,10 @@
-"""Counts the events that the calls of one cached method cause, and its calls without a graph by reason."""
+"""Counts for one cached method: the events that its calls cause, and the calls that no graph has served, by reason."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
 
@@ -14,11 +14,19 @@ from gearcache.threads import freed_in_forks
 
 #: The latest reasons of misses that are kept.
 MOST_REASONS = 1000
+#: Calls of this process, by method, and reason or class of the error.
+_eager: Counter[tuple[str, str]] = Counter()
+_refused: Counter[tuple[str, str]] = Counter()
+_lock = freed_in_forks(threading.RLock())
 
 
 class Counters(Struct):
-    """The counts so far. `hits` and `misses` count lookups of variants, not calls; times are in seconds."""
+    """The counts so far. `hits` and `misses` count lookups of variants, not calls; times are in seconds.
 
+    Calls that no graph has served are counted for the process too, and by any thread.
+    """
+
+    method: str = ""
     hits: int = 0
     misses: int = 0
     traces: int = 0
@@ -37,6 +45,19 @@ class Counters(Struct):
     lease_seconds: float = 0.0
     miss_reasons: list[str] = field(default_factory=list)
     reasons: list[Reason] = field(default_factory=list)
+    #: Calls that the method itself has served, by reason: see `EAGER_REASONS`.
+    eager: Counter[str] = field(default_factory=Counter)
+    #: Calls that ended in one of gearcache's errors, by the name of its class.
+    refused: Counter[str] = field(default_factory=Counter)
+
+    @staticmethod
+    def together(parts: Sequence[Counters]) -> Counters:
+        """Return the sums of several."""
+        sums = Counters()
+        for name in Counters.__struct_fields__[1:]:
+            for part in parts:
+                setattr(sums, name, getattr(sums, name) + getattr(part, name))
+        return sums
 
     def note(self, event: Event) -> None:
         """Count an event, and notify the listeners."""
@@ -74,6 +95,19 @@ class Counters(Struct):
         """Keep why no graph served a call."""
         self.reasons = [*self.reasons, *reasons][-MOST_REASONS:]
 
+    def ran_eagerly(self, reason: str) -> None:
+        """Count a call that the method itself serves, by its reason: see `EAGER_REASONS`."""
+        with _lock:
+            self.eager[reason] += 1
+            _eager[self.method, reason] += 1
+
+    def was_refused(self, error: Exception) -> None:
+        """Count a call that ends in one of gearcache's errors, by the name of its class."""
+        name = type(error).__name__
+        with _lock:
+            self.refused[name] += 1
+            _refused[self.method, name] += 1
+
 
 #: Why the method itself ran, as named in `.stats.eager_reasons` and the metrics.
 EAGER_REASONS: dict[str, str] = {
@@ -100,34 +134,6 @@ EAGER_REASONS: dict[str, str] = {
     "training": "autograd was on, or the model in training mode",
     "no graph": "no graph could be made, or its result could not be cut",
 }
-
-_lock = freed_in_forks(threading.RLock())
-_eager: Counter[tuple[str, str]] = Counter()
-_refused: Counter[tuple[str, str]] = Counter()
-
-
-class Outcomes:
-    """The calls of one cached method that no graph has served. Safe to use from threads."""
-
-    def __init__(self, method: str) -> None:
-        self._method = method
-        self.eager: Counter[str] = Counter()
-        self.refused: Counter[str] = Counter()
-        #: Builds in a row for a module that had changed before they could serve, and when the next one may begin.
-        self.changed_builds, self.next_build = 0, 0.0
-
-    def ran_eagerly(self, reason: str) -> None:
-        """Count a call that the method itself serves, by its reason: see `EAGER_REASONS`."""
-        with _lock:
-            self.eager[reason] += 1
-            _eager[self._method, reason] += 1
-
-    def was_refused(self, error: Exception) -> None:
-        """Count a call that ends in one of gearcache's errors, by the name of its class."""
-        name = type(error).__name__
-        with _lock:
-            self.refused[name] += 1
-            _refused[self._method, name] += 1
 
 
 def eager_calls() -> dict[tuple[str, str], int]:

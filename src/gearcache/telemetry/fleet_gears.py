@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gearcache.errors import GearSpecError
-from gearcache.guards.gears.sizes import MAX_GEARS
+from gearcache.guards.gears.symbol import MAX_GEARS
 from gearcache.telemetry.method_shapes import Dims, Gears, MethodShapes, Shape
 from gearcache.telemetry.suggest import SuggestedGears, suggest
 

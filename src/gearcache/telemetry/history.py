@@ -1,4 +1,4 @@
-"""The history of the lookups of one binding (counted as events, logged, kept as lines for `explain`); its records."""
+"""The history of the lookups of one binding (counted as events, logged, kept as lines for `explain`)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import logging
 from collections import Counter, deque
 from typing import Any
 
-from msgspec import Struct
-
 from gearcache.errors import CacheError, GearcacheError, MissingTorchNames
 from gearcache.events import Event, Kind
 from gearcache.guards.evidence.reason import Reason
 from gearcache.interrupts import raise_interrupt
-from gearcache.telemetry.counters import Counters, Outcomes
-from gearcache.telemetry.gear_use import GearUse, ShapesMet
+from gearcache.telemetry.counters import Counters
 
 logger = logging.getLogger("gearcache")
 #: The most lines of `.explain()`; the earliest ones are dropped.
@@ -124,13 +121,3 @@ class History:
 
 def _subjects(reasons: tuple[Reason, ...]) -> tuple[str, ...]:
     return tuple(f"{reason.kind}: {reason.subject or reason.text}" for reason in reasons)
-
-
-class Record(Struct, frozen=True):
-    """The records of the calls of one binding; all but history and shapes belong to the whole cached method."""
-
-    history: History
-    counters: Counters
-    outcomes: Outcomes
-    use: GearUse
-    shapes: ShapesMet

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from gearcache.guards.evidence.reason import Reason
-from gearcache.telemetry.counters import Counters, Outcomes
+from gearcache.telemetry.counters import Counters
 
 if TYPE_CHECKING:
     from gearcache.telemetry.method_shapes import MethodShapes
@@ -25,28 +25,19 @@ class Stats:
     def __init__(
         self,
         counters: Counters,
-        outcomes: Outcomes,
         calls_by_kind: CallsByKind,
         method_shapes: Callable[[], MethodShapes | None] = lambda: None,
     ) -> None:
         self._counters = counters
-        self._outcomes = outcomes
         self._calls_by_kind = calls_by_kind
         self._method_shapes = method_shapes
 
     @classmethod
     def together(cls, parts: Sequence[Stats]) -> Stats:
         """Return the current sums of several views."""
-        counters = Counters()
-        for part in parts:
-            for name in Counters.__struct_fields__:
-                setattr(counters, name, getattr(counters, name) + getattr(part._counters, name))
-        outcomes = Outcomes("")
-        for part in parts:
-            outcomes.eager.update(part._outcomes.eager)
-            outcomes.refused.update(part._outcomes.refused)
+        counters = Counters.together([part._counters for part in parts])
         shapes = [part_shapes for part in parts if (part_shapes := part._method_shapes()) is not None]
-        return cls(counters, outcomes, lambda: _sum_calls(parts), lambda: _sum_shapes(shapes))
+        return cls(counters, lambda: _sum_calls(parts), lambda: _sum_shapes(shapes))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything that is counted as plain data for JSON.
@@ -97,7 +88,7 @@ class Stats:
     @property
     def eager_reasons(self) -> dict[str, int]:
         """Calls that the method itself served, by reason; see `gearcache.telemetry.counters.EAGER_REASONS`."""
-        return dict(self._outcomes.eager)
+        return dict(self._counters.eager)
 
     @property
     def refused_calls(self) -> int:
@@ -107,7 +98,7 @@ class Stats:
     @property
     def refused_errors(self) -> dict[str, int]:
         """Calls that ended in one of gearcache's errors, by the name of its class."""
-        return dict(self._outcomes.refused)
+        return dict(self._counters.refused)
 
     @property
     def padded_calls(self) -> int:

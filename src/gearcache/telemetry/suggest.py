@@ -15,8 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from gearcache.errors import GearSpecError
-from gearcache.guards.gears.sizes import MAX_GEARS
-from gearcache.guards.gears.symbol import SizeExpression, Symbol
+from gearcache.guards.gears.symbol import MAX_GEARS, SizeExpression, Symbol
 from gearcache.telemetry.size_lists import best_lists, work_of
 
 #: The least sizes of a dim for its relation to another one to count, or the least gears that show the relation.

@@ -20,9 +20,9 @@ from gearcache.ge_cache.private_torch import dynamo as private_dynamo
 from gearcache.guards.evidence.traced_files import changed_source
 from gearcache.guards.watch.facts import WatchedFacts
 from gearcache.serving.call.preparing import MethodLock, is_preparing, preparing
-from gearcache.serving.find.activate import EvidenceCheck
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.find.entry import Entry
+from gearcache.serving.find.evidence import EvidenceCheck
 from tests.support.relaunch import run_python
 from tests.support.sampled import sampled_rows
 

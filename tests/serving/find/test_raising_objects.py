@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import gearcache
-from gearcache.serving.find.activate import EvidenceCheck
+from gearcache.serving.find.evidence import EvidenceCheck
 from tests.support.scenarios import strict_config
 
 X = torch.ones(2, 3)

@@ -135,7 +135,7 @@ def test_graphs_that_are_gone_leave_nothing_but_their_counts(cache_dir: Path) ->
     gc.collect()
     net.base = nn.Linear(4, 4)
     cached(X)
-    graphs, _ = cached._use._graphs._counted
+    graphs, _ = cached._declared.use._graphs._counted
     assert len(graphs) <= 2
     assert sum(cached.stats.gears.values()) == 21
 
@@ -225,6 +225,6 @@ def test_a_state_that_gets_a_binding_while_it_is_compared_holds() -> None:
             return self.holds()
 
     added["first"] = Growing()
-    state = bindings.SetAside(added, added["first"], len)
+    state = bindings.ModuleState(added, added["first"], len)
     assert state.holds()
     assert state.has_weights(Scope({}, {}))

@@ -12,7 +12,7 @@ import click
 from gearcache.commands.common import Exit, common_options, count, print_json, stop, warn
 from gearcache.commands.output.printing import echo, note
 from gearcache.errors import GearSpecError
-from gearcache.guards.gears.sizes import MAX_GEARS
+from gearcache.guards.gears.symbol import MAX_GEARS
 from gearcache.telemetry.fleet_gears import MethodTraffic, Proposal, propose, summed
 from gearcache.telemetry.method_shapes import MethodShapes, read_shapes
 

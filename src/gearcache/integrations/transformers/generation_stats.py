@@ -16,7 +16,7 @@ class GenerationStats(Stats):
     def __init__(self, methods: Mapping[str, CachedMethod]) -> None:
         self._stats = {name: method.stats for name, method in methods.items()}
         sums = Stats.together(list(self._stats.values()))
-        super().__init__(sums._counters, sums._outcomes, sums._calls_by_kind)
+        super().__init__(sums._counters, sums._calls_by_kind)
 
     @property
     def methods(self) -> dict[str, Stats]:

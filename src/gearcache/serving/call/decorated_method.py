@@ -12,6 +12,7 @@ import torch
 
 from gearcache.errors import UnsupportedMethod
 from gearcache.ge_cache.private_torch import core as private_core
+from gearcache.serving.call.bound_method import BoundMethod
 from gearcache.serving.call.input_signature import InputSignature
 from gearcache.serving.call.method import CachedMethod
 from gearcache.serving.call.parameters import Parameters
@@ -34,7 +35,8 @@ class CachedFunction(property):
         #: Whether its arguments are declared, so that no call is needed to prewarm it.
         self.is_declared = bool(parameters.input_signature)
         self._name(function.__name__, function.__qualname__)
-        InputSignature(function.__qualname__, types.MethodType(function, object()), parameters)  # raises
+        unbound = types.MethodType(function, object())
+        InputSignature(function.__qualname__, BoundMethod(unbound, unbound), parameters)  # raises
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
 

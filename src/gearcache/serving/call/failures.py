@@ -1,4 +1,7 @@
-"""Handles unexpected exceptions while a call is prepared: none of them breaks the model, unless `strict`."""
+"""Reports unexpected exceptions while a call is prepared: none of them breaks the model, unless `strict`.
+
+A hit does not import this.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,9 @@ from pathlib import Path
 import torch
 
 from gearcache.errors import CaptureError, MissingTorchNames, PreparationError
-from gearcache.serving.call.parameters import Parameters
 from gearcache.torch_release import NEWEST, TESTED_TEXT, is_tested
 
 logger = logging.getLogger("gearcache")
-#: After this many in a row a method runs uncached at once: each attempt may take as long as a compile.
-_MANY = 3
 _FOLDER = Path(__file__).parents[1]
 #: What a probe raises that does not suit a release of torch.
 _KINDS = (AssertionError, AttributeError, KeyError, NameError, NotImplementedError, TypeError)
@@ -22,35 +22,17 @@ _KINDS = (AssertionError, AttributeError, KeyError, NameError, NotImplementedErr
 _warned_names: set[tuple[str, ...]] = set()
 
 
-class Failures:
-    """The unexpected exceptions of one cached method since a call was last prepared."""
+def report_failure(method: str, error: Exception, known_causes: set[str], *, strict: bool) -> None:
+    """Warn about an exception, once for each cause; raises `PreparationError` if the options are strict."""
+    from gearcache.serving.miss.host_faults import host_remedy
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._count = 0
-        self._warned: set[str] = set()
-
-    @property
-    def are_many(self) -> bool:
-        """Whether another attempt is pointless before a `refresh`."""
-        return self._count >= _MANY
-
-    def clear(self) -> None:
-        """Forget all exceptions."""
-        self._count = 0
-
-    def add(self, error: Exception, parameters: Parameters) -> None:
-        """Warn about an exception, once for each; raises `PreparationError` if the options are strict."""
-        from gearcache.serving.miss.host_faults import host_remedy  # a hit does not need it
-
-        cause = f"{type(error).__name__}: {error}"
-        failure = PreparationError(self._name, cause, _place(error), host_remedy(error) or _release_remedy())
-        if parameters.settings().strict:
-            raise failure from error
-        self._count += 1
-        if cause not in self._warned:
-            self._warned.add(cause)
-            logger.warning("%s", failure, exc_info=None if failure.remedy else error)
+    cause = f"{type(error).__name__}: {error}"
+    failure = PreparationError(method, cause, _place(error), host_remedy(error) or _release_remedy())
+    if strict:
+        raise failure from error
+    if cause not in known_causes:
+        known_causes.add(cause)
+        logger.warning("%s", failure, exc_info=None if failure.remedy else error)
 
 
 def warn_lacking(error: MissingTorchNames) -> None:

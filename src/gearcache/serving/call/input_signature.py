@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import types
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,8 @@ from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.input_specs import Difference, InputSpecs, containers, difference, leaves
 from gearcache.guards.gears.parse import GearSpec, parse_gears, taken_dims, with_specs
 from gearcache.guards.gears.tensor_spec import ExampleSpec, TensorSpec
-from gearcache.serving.call.call import Given, at_their_places, place_of_argument
-from gearcache.serving.call.functions import with_count
+from gearcache.serving.call.bound_method import BoundMethod, MethodSignature
+from gearcache.serving.call.call import Call, Given
 from gearcache.serving.call.parameters import Parameters
 
 if TYPE_CHECKING:
@@ -31,10 +30,10 @@ class InputSignature:
     `GearSpecError` if they do not fit the parameters of the method, or contradict `gears=`.
     """
 
-    def __init__(self, name: str, function: types.MethodType, parameters: Parameters) -> None:
-        self._name, self._function = name, function
+    def __init__(self, name: str, method: BoundMethod, parameters: Parameters) -> None:
+        self._name, self._method = name, method
         self._parameters = parameters
-        self._specs = _by_name(name, function, parameters.input_signature)
+        self._specs = _by_name(name, method.signature(), parameters.input_signature)
         _ = self._spec  # raises if the specs contradict `gears=`
 
     def __bool__(self) -> bool:
@@ -46,13 +45,13 @@ class InputSignature:
         all_leaves = (leaf for name, spec in self._specs.items() for leaf in leaves(spec, name))
         return {path: leaf for path, leaf in all_leaves if isinstance(leaf, TensorSpec)}
 
-    def tensors_of(self, arguments: Arguments) -> dict[str, TensorSpec]:
+    def tensors_of(self, call: Call) -> dict[str, TensorSpec]:
         """Return the specs of tensors, by their places in a call."""
-        return at_their_places(self._tensors, self._function, arguments) or {}
+        return call.at_their_places(self._tensors) or {}
 
-    def places(self, arguments: Arguments) -> dict[str, str]:
+    def places(self, call: Call) -> dict[str, str]:
         """Return the places of the declared arguments in a call, by their names."""
-        places_and_values = {name: place_of_argument(name, self._function, arguments) for name in self._specs}
+        places_and_values = {name: call.signature.place_of(name, call.arguments) for name in self._specs}
         return {name: place[0] for name, place in places_and_values.items() if place is not None}
 
     @cached_property
@@ -60,30 +59,31 @@ class InputSignature:
         """Return all gears under the names that users know."""
         return with_specs(self._gears(), self._tensors) if self else GearSpec(())
 
-    def _gears(self, arguments: Arguments | None = None) -> GearSpec:
-        """Return the gears of `gears=`, at their places in a call if one is given."""
-        gears = self._parameters.gears
-        if arguments is not None:
-            gears = at_their_places(gears, self._function, arguments)
+    def _gears(self) -> GearSpec:
+        """Return the gears of `gears=`."""
+        return self._parsed(self._parameters.gears)
+
+    def _parsed(self, gears: Mapping[str, Any] | None) -> GearSpec:
         return parse_gears(gears, self._parameters.settings().policy)
 
-    def check(self, arguments: Arguments) -> None:
+    def check(self, call: Call) -> None:
         """Compare a call with the specs, except for sizes given by symbols; `InputError` for the first difference."""
         for name in self._specs:
-            mismatch = self._difference(name, arguments)
+            mismatch = self._difference(name, call.signature, call.arguments)
             if mismatch is not None:
                 raise InputError(self._name, *mismatch)
 
-    def _difference(self, name: str, arguments: Arguments) -> Difference | None:
-        path, value = place_of_argument(name, self._function, arguments) or (name, Given.NOT)
-        return _difference(self._specs[name], value, path, self._open_dims(arguments))
+    def _difference(self, name: str, signature: MethodSignature, arguments: Arguments) -> Difference | None:
+        path, value = signature.place_of(name, arguments) or (name, Given.NOT)
+        return _difference(self._specs[name], value, path, self._open_dims(signature, arguments))
 
-    def _open_dims(self, arguments: Arguments) -> dict[str, set[int]]:
-        """Return the dims of examples whose sizes are given by `gears=`."""
+    def _open_dims(self, signature: MethodSignature, arguments: Arguments) -> dict[str, set[int]]:
+        """Return the dims of examples whose sizes are given by `gears=`, at their places in a call."""
         if not self._parameters.gears or not any(isinstance(spec, ExampleSpec) for spec in self._tensors.values()):
             return {}
-        gears = self._gears(arguments)
-        return {path: taken_dims(gears, path) for path in self.tensors_of(arguments)}
+        gears = self._parsed(signature.at_their_places(self._parameters.gears, arguments))
+        paths = signature.at_their_places(self._tensors, arguments) or {}
+        return {path: taken_dims(gears, path) for path in paths}
 
     # -- the first call ----------------------------------------------------------------------------------
 
@@ -96,45 +96,46 @@ class InputSignature:
     def filled(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], special: Special | None = None
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of a call, with examples for declared arguments that are not given.
+        """Return the arguments of a call that is not run, with examples for declared ones that are not given.
 
-        `TypeError` if an argument is neither given nor declared.
+        `TypeError` if an argument is neither given nor declared; it names the method.
         """
-        signature = inspect.signature(self._function)
-        bound = signature.bind_partial(*args, **kwargs).arguments
-        by_keyword = _name_of(signature, inspect.Parameter.VAR_KEYWORD)
-        given_names = {**bound, **bound.get(by_keyword or "", {})}
-        examples = {name: example for name, example in self._examples(special).items() if name not in given_names}
-        if self._parameters.input_signature.named or kwargs:  # behind a wrapper, each way of passing is another call
-            kwargs = kwargs | examples
-        else:
-            args = inspect.BoundArguments(signature, bound | examples).args
-        self.check_given(lambda: signature.bind(*args, **kwargs))
-        return args, with_count(self._function, args, kwargs)
-
-    def check_given(self, bind: Callable[[], object]) -> None:
-        """Bind the arguments of a call that is not run; `TypeError` names the method and the missing argument."""
+        signature = self._method.signature()
+        if self:
+            args, kwargs = self._with_examples(signature.inner, args, kwargs, special)
         try:
-            bind()
+            if self:
+                signature.inner.bind(*args, **kwargs)
+            else:
+                signature.bind(args, kwargs)
         except TypeError as error:
             hint = "; give it, or declare it with input_signature= or set_inputs" if "missing" in str(error) else ""
             raise TypeError(f"`{self._name}`: warm: {error}{hint}") from None
+        return args, self._method.with_count(args, kwargs)
 
-    def _examples(self, special: Special | None) -> dict[str, Any]:
+    def _with_examples(
+        self, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any], special: Special | None
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         from gearcache.serving.call.example_inputs import example_inputs
 
-        module: Any = self._function.__self__
-        return example_inputs(self._specs, self._spec, module, special)
+        bound = signature.bind_partial(*args, **kwargs).arguments
+        by_keyword = _name_of(signature, inspect.Parameter.VAR_KEYWORD)
+        given_names = {**bound, **bound.get(by_keyword or "", {})}
+        all_examples = example_inputs(self._specs, self._spec, self._method.instance, special)
+        examples = {name: example for name, example in all_examples.items() if name not in given_names}
+        if self._parameters.input_signature.named or kwargs:  # behind a wrapper, each way of passing is another call
+            return args, kwargs | examples
+        return inspect.BoundArguments(signature, bound | examples).args, kwargs
 
     # -- what is stored ----------------------------------------------------------------------------------
 
-    def contradiction(self, variant: StoredVariant, arguments: Arguments) -> Reason | None:
+    def contradiction(self, variant: StoredVariant, call: Call) -> Reason | None:
         """Return why a variant is not for declared calls, or None.
 
         Such a variant belongs to another program that shares the entry, and does not concern this method: it is not
         loaded.
         """
-        for path, spec in self.tensors_of(arguments).items():
+        for path, spec in self.tensors_of(call).items():
             if _contradicts(variant, path, spec):
                 declared = f"{spec.dtype} of shape {spec.shape_text}"
                 return Reason("arguments", f"argument `{path}` is declared as {declared}; compiled for another", path)
@@ -161,7 +162,8 @@ class InputSignature:
         ]
         if not to_compare or not admitted:
             return admitted, None
-        names = list(inspect.signature(self._function.__func__, follow_wrapped=False).parameters)[1:]
+        signature = self._method.signature()
+        names = list(signature.outer.parameters)[1:]
         # Finding an argument behind a wrapper takes 20 µs, so the others are used directly.
         own_specs = {name: self._specs[name] for name in to_compare if name in names}
         behind_wrapper = [name for name in to_compare if name not in names]
@@ -173,16 +175,16 @@ class InputSignature:
             for name, spec in own_specs.items():
                 if _difference(spec, arguments[name], name, open_dims) is not None:
                     return False
-            return all(self._difference(name, arguments) is None for name in behind_wrapper)
+            return all(self._difference(name, signature, arguments) is None for name in behind_wrapper)
 
         return admitted, is_declared_call
 
 
-def _by_name(name: str, function: types.MethodType, specs: InputSpecs) -> dict[str, Any]:
-    """Return specs by the names of a method's own parameters."""
+def _by_name(name: str, method_signature: MethodSignature, specs: InputSpecs) -> dict[str, Any]:
+    """Return specs by the names of the parameters that users know."""
     if not specs:
         return {}
-    signature = inspect.signature(function)
+    signature = method_signature.inner
     try:
         if specs.positional:
             bound_specs = signature.bind(*specs.positional)

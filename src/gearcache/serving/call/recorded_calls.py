@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gearcache.guards.gears.parse import GearSpec, gear_text
-from gearcache.telemetry.counters import Counters, Outcomes
+from gearcache.telemetry.counters import Counters
 from gearcache.telemetry.gear_use import GearUse, ShapesMet
 from gearcache.telemetry.spans import SpanRecorder
 
@@ -20,10 +20,8 @@ _REASON = ("kind", "text", "subject", "stored", "present", "file", "line")
 class RecordedCalls:
     """The calls of one method. Its counters live as long as the process, even if the method and its model do not."""
 
-    def __init__(
-        self, name: str, counters: Counters, outcomes: Outcomes, use: GearUse, trace_recorder: SpanRecorder
-    ) -> None:
-        self._name, self._counters, self._outcomes, self._use = name, counters, outcomes, use
+    def __init__(self, counters: Counters, use: GearUse, trace_recorder: SpanRecorder) -> None:
+        self._name, self._counters, self._use = counters.method, counters, use
         self._recorder = trace_recorder
         self._answered: set[str] = set()
         #: Number of calls that the dispatch has passed on.
@@ -67,8 +65,8 @@ class RecordedCalls:
             "misses": self._counters.misses,
             "gears": gears,
             "padded": padded,
-            "eager_reasons": dict(self._outcomes.eager),
-            "refused_errors": dict(self._outcomes.refused),
+            "eager_reasons": dict(self._counters.eager),
+            "refused_errors": dict(self._counters.refused),
             "reasons": [{**{name: getattr(reason, name) for name in _REASON}, "times": 1} for reason in reasons],
         }
 

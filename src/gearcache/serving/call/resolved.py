@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import inspect
 import os
-import types
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from gearcache.cache.keys.fingerprint import Ranks, method_key, resolve_ranks
 from gearcache.cache.keys.key import CacheKey
@@ -24,9 +22,9 @@ from gearcache.guards.evidence.code import method_component
 from gearcache.guards.evidence.overrides import overrides_component
 from gearcache.guards.gears.parse import GearSpec, RangeAxis, fill_dims, gears_of_arguments, parse_gears, with_specs
 from gearcache.options import Settings
-from gearcache.serving.call.build_right import BuildRight
-from gearcache.serving.call.call import Call, at_their_places
-from gearcache.serving.call.input_signature import InputSignature
+from gearcache.serving.call.bound_method import BoundMethod
+from gearcache.serving.call.call import Call
+from gearcache.serving.call.declared import DeclaredMethod
 from gearcache.serving.call.parameters import Parameters
 from gearcache.serving.call.session import Session
 from gearcache.version import __version__
@@ -35,36 +33,22 @@ if TYPE_CHECKING:
     from gearcache.guards.dispatch.fills import Fills
 
 
-class ResolvedMethod(Struct, eq=False):
-    """One method of one instance under one global state, with its resolved options."""
+class ResolvedMethod(DeclaredMethod, frozen=True, eq=False, kw_only=True):
+    """One declared method under one global state, with its resolved options."""
 
-    name: str
-    function: types.MethodType
     key: CacheKey
     layout: Layout
     settings: Settings
     spec: GearSpec
     backend: Backend
-    dynamic: bool | None
-    decompositions: Mapping[Any, Any] | None
-    ge_cache: bool
-    #: The declared specs of the arguments, and their places in the present call.
-    signature: InputSignature
+    #: The places of the declared arguments in the present call, by their names.
     places: Mapping[str, str]
     #: Paths of ints that are to be constants of the graphs.
-    constants: tuple[str, ...] = ()
-    #: The autograd mode that decorators set for the method, see `gearcache.serving.call.functions`.
-    mode: str = ""
+    constants: tuple[str, ...]
     #: Whether loaded graphs serve calls; a prewarm only makes sure that everything is stored.
-    serves: bool = True
-    #: Whether calls may compile what is missing.
-    right: BuildRight = field(default_factory=BuildRight)
+    serves: bool
     #: The position of this process in its job, as in the key.
-    ranks: Ranks = field(default_factory=Ranks)
-
-    def original(self) -> types.FunctionType:
-        """Return the function in the class."""
-        return self.function.__func__  # type: ignore[return-value]
+    ranks: Ranks
 
     @property
     def fills(self) -> Fills:
@@ -75,30 +59,19 @@ class ResolvedMethod(Struct, eq=False):
 
 
 def resolve(
-    name: str,
-    function: types.MethodType,
-    mode: str,
-    parameters: Parameters,
-    signature: InputSignature,
-    call: Call,
-    state: dict[str, Any],
-    overrides: Session | None = None,
-    right: BuildRight | None = None,
+    declared: DeclaredMethod, call: Call, state: dict[str, Any], overrides: Session | None = None
 ) -> ResolvedMethod:
-    """Determine backend, gears, ranks and key of a bound method.
+    """Determine backend, gears, ranks and key of a method; `state` is the global state of torch, as in the key.
 
-    `mode` is the autograd mode that decorators set; the settings of `overrides`, an open prewarm, replace those of the
-    method.
-
-    The tensors of `call`, the present one, may carry gears (`set_dim_gears`) and marks.
+    The tensors of `call`, the present one, may carry gears (`set_dim_gears`) and marks. The settings of `overrides`, an
+    open prewarm, replace those of the method.
     """
-    module: torch.nn.Module = function.__self__  # type: ignore[assignment]
-    method: types.FunctionType = function.__func__  # type: ignore[assignment]
+    bound, parameters, inputs = declared.bound, declared.parameters, declared.inputs
     tensors = find_tensors(call.given)
-    declared_tensors = signature.tensors_of(call.arguments)
+    declared_tensors = inputs.tensors_of(call)
     marked_gears = () if parameters.gears or declared_tensors else gears_of_arguments(tensors)
     settings = parameters.settings(is_geared=bool(marked_gears))
-    settings = replace(settings, pad_values=at_their_places(settings.pad_values, function, call.arguments) or {})
+    settings = replace(settings, pad_values=call.at_their_places(settings.pad_values) or {})
     cache_dir, global_rank, world_size = parameters.cache_dir, parameters.global_rank, None
     if overrides is not None:
         # In a prewarm, the user has to know about faults of the cache.
@@ -106,48 +79,41 @@ def resolve(
         cache_dir = overrides.cache_dir or cache_dir
         global_rank = overrides.rank if global_rank is None else global_rank
         world_size = overrides.world_size
-    if parameters.gears and not _takes_any_name(function):
-        _check_arguments("gears", parameters.gears, function, call, GearSpecError)
-    gears = at_their_places(parameters.gears, function, call.arguments)
-    constants = _constants(parameters, function, call)
+    if parameters.gears and not _takes_any_name(call):
+        _check_arguments("gears", parameters.gears, bound, call, GearSpecError)
+    gears = call.at_their_places(parameters.gears)
+    constants = _constants(parameters, bound, call)
     spec = (
         GearSpec(marked_gears, settings.policy)
         if marked_gears
         else with_specs(parse_gears(gears, settings.policy), declared_tensors)
     )
-    backend = select_backend(settings, module, tensors.values())
+    backend = select_backend(settings, bound.instance, tensors.values())
     ranks = resolve_ranks(global_rank, parameters.tp_rank, parameters.pp_rank, world_size=world_size)
     key = method_key(
-        name,
-        module,
-        method=method_component(method) | ({"mode": mode} if mode else {}),
+        declared.name,
+        bound.instance,
+        method=method_component(bound.function) | ({"mode": bound.mode} if bound.mode else {}),
         options=settings.compile_options,
         gears=_gears_component(spec, settings, parameters),
         dynamic=_dynamic_component(parameters, tensors),
         decompositions=_decompositions_component(parameters.custom_decompositions),
-        overrides=overrides_component(name, compiled=backend.compiles),
+        overrides=overrides_component(declared.name, compiled=backend.compiles),
         software={"gearcache": __version__},
         ranks=ranks,
         state=state,
         backend={"name": backend.name, **backend.fingerprint()},
     )
     return ResolvedMethod(
-        name=name,
-        function=function,
+        **asdict(declared),
         key=key,
         layout=Layout(resolve_root(cache_dir, os.environ), ranks.folder),
         settings=settings,
         spec=spec,
         backend=backend,
-        dynamic=parameters.dynamic,
-        decompositions=parameters.custom_decompositions,
-        ge_cache=bool(parameters.ge_cache),
-        signature=signature,
-        places=signature.places(call.arguments),
+        places=inputs.places(call),
         constants=constants,
-        mode=mode,
         serves=overrides is None,
-        right=right or BuildRight(),
         ranks=ranks,
     )
 
@@ -171,30 +137,28 @@ def _decompositions_component(decompositions: Mapping[Any, Any] | None) -> list[
     return decompositions_component(decompositions)
 
 
-def _constants(parameters: Parameters, function: types.MethodType, call: Call) -> tuple[str, ...]:
+def _constants(parameters: Parameters, bound: BoundMethod, call: Call) -> tuple[str, ...]:
     """Return the paths of declared constants as the method has them; `OptionError` for a path without a valid root."""
     if not parameters.constants:
         return ()
-    _check_arguments("constants", parameters.constants, function, call, OptionError)
-    call_paths = at_their_places(dict.fromkeys(parameters.constants), function, call.arguments) or {}
+    _check_arguments("constants", parameters.constants, bound, call, OptionError)
+    call_paths = call.at_their_places(dict.fromkeys(parameters.constants)) or {}
     return tuple(sorted({*parameters.constants, *call_paths}))
 
 
-def _takes_any_name(function: types.MethodType) -> bool:
+def _takes_any_name(call: Call) -> bool:
     """Whether a method has a `**kwargs`, in which a later call may give any name."""
-    kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
+    kinds = [parameter.kind for parameter in call.signature.inner.parameters.values()]
     return inspect.Parameter.VAR_KEYWORD in kinds
 
 
-def _check_arguments(
-    option: str, paths: Iterable[str], function: types.MethodType, call: Call, error: type[Exception]
-) -> None:
+def _check_arguments(option: str, paths: Iterable[str], bound: BoundMethod, call: Call, error: type[Exception]) -> None:
     """Raise `error` for a path that begins with neither a parameter of a method nor an argument of its call."""
-    names = dict.fromkeys([*call.arguments, *inspect.signature(function).parameters])
+    names = dict.fromkeys([*call.arguments, *call.signature.inner.parameters])
     for path in paths:
         if RangeAxis(path, 0, 1).argument not in names:
             raise error(
-                f"cache_compile: {option} names `{path}`, which is no parameter of `{function.__qualname__}`; "
+                f"cache_compile: {option} names `{path}`, which is no parameter of `{bound.function.__qualname__}`; "
                 f"it has {', '.join([*names][1:])}"  # the instance apart
             )
 

@@ -12,16 +12,15 @@ from gearcache.guards.access import Scope
 from gearcache.guards.dispatch.function import are_same_objects, build_dispatch
 from gearcache.guards.dispatch.inputs import Problems
 from gearcache.guards.dispatch.tensors.native import state_checks
-from gearcache.serving.call.call import Call, scope_of
+from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.activate import ActiveVariant
 from gearcache.serving.find.basis import BindingWatch
 from gearcache.serving.find.entry import Entry
 from gearcache.serving.find.loaded import Answer, Frame, LoadedVariants
 from gearcache.serving.find.variants import Variants
-from gearcache.telemetry.counters import Counters, Outcomes
-from gearcache.telemetry.gear_use import GearUse, ShapesMet
-from gearcache.telemetry.history import History, Record
+from gearcache.telemetry.gear_use import ShapesMet
+from gearcache.telemetry.history import History
 from gearcache.telemetry.spans import recorder
 
 if TYPE_CHECKING:
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
     from gearcache.guards.dispatch.stored.variant import StoredVariant
     from gearcache.serving.miss.builds import Builds
     from gearcache.serving.miss.impossible_call import ImpossibleCall
-    from gearcache.serving.miss.unserved import Lessons, UnservedCalls
+    from gearcache.serving.miss.lessons import Lessons
+    from gearcache.serving.miss.unserved import UnservedCalls
 
 _MAX_STATES = 4
 
@@ -37,27 +37,15 @@ _MAX_STATES = 4
 class Binding:
     """A method's variants and its dispatch. Not thread-safe: its owner locks `prepare`."""
 
-    def __init__(
-        self,
-        method: ResolvedMethod,
-        counters: Counters,
-        outcomes: Outcomes,
-        use: GearUse,
-        lessons: dict[str, Lessons],
-        identity: str,
-    ) -> None:
+    def __init__(self, method: ResolvedMethod, lessons: dict[str, Lessons], identity: str) -> None:
         """`lessons`: what earlier bindings of the method have learnt of calls without a graph, by their identity."""
         self.method = method
         self._lessons, self._identity = lessons, identity
-        history = History(
-            method.name, method.key.name, str(method.layout.root), counters, strict=method.settings.strict
-        )
-        self._record = Record(history, counters, outcomes, use, ShapesMet(method.spec))
+        self._variants = Variants(method)
         if (trace_recorder := recorder()) is not None:
             from gearcache.serving.call.recorded_calls import RecordedShapes
 
-            trace_recorder.follow(RecordedShapes(method.name, method.spec, self._record.shapes))
-        self._variants = Variants(method, self._record)
+            trace_recorder.follow(RecordedShapes(method.name, method.spec, self.shapes))
         self._watch = BindingWatch(method.name)
         self._unserved: UnservedCalls | None = None
         self._states: list[Callable[[], bool]] = []
@@ -77,7 +65,7 @@ class Binding:
     @property
     def history(self) -> History:
         """The history of the lookups."""
-        return self._record.history
+        return self._variants.history
 
     def loaded_variants(self) -> tuple[list[ActiveVariant], Store]:
         """Return the loaded variants, and the store that has their blobs."""
@@ -86,19 +74,18 @@ class Binding:
     @property
     def shapes(self) -> ShapesMet:
         """The shapes of calls, and their counts."""
-        return self._record.shapes
+        return self._variants.shapes
 
     def dispatch(self, miss: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function for future calls, valid for the global states seen so far."""
-        states = self._states
-        instance = self.method.function.__self__
-        method, scope = self.method.original(), scope_of(self.method.function, {})
+        states, bound = self._states, self.method.bound
+        method, instance, scope = bound.function, bound.instance, bound.scope({})
         try:
             unchanged = self._watch.over(self.loaded.bases()) if self.loaded.gears else None
             parts = [*self.loaded.gears, states, unchanged, miss]
             if self._made is not None and are_same_objects(parts, self._made[0]):
                 return self._made[1]
-            gears, admits = self.method.signature.for_dispatch(self.loaded.gears, self.method.places)
+            gears, admits = self.method.inputs.for_dispatch(self.loaded.gears, self.method.places)
             if self.method.settings.validate != "inputs":
                 admits = None
             is_compared = self._is_compared()
@@ -216,7 +203,7 @@ class Binding:
         from gearcache.serving.miss.impossible_call import ImpossibleCall, outline_of
 
         outline = outline_of(call, self.method.settings)
-        record = ImpossibleCall.of_code(outline, str(failure), [self.method.original().__code__, *codes])
+        record = ImpossibleCall.of_code(outline, str(failure), [self.method.bound.function.__code__, *codes])
         try:
             return record is not None and self.entry.note_impossible(record)
         except CacheError:
@@ -228,9 +215,10 @@ class Binding:
 
     def _unserved_calls(self) -> UnservedCalls:
         # A relaunch does not need it, and does not import it.
-        from gearcache.serving.miss.unserved import Lessons, UnservedCalls
+        from gearcache.serving.miss.lessons import Lessons
+        from gearcache.serving.miss.unserved import UnservedCalls
 
         if self._unserved is None:
             lessons = self._lessons.setdefault(self._identity, Lessons())
-            self._unserved = UnservedCalls(self.method, self._variants, self._record, lessons)
+            self._unserved = UnservedCalls(self._variants, lessons)
         return self._unserved

@@ -7,159 +7,136 @@ without a lookup.
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from gearcache.guards.access import Scope
-from gearcache.serving.call.build_right import BuildRight
-from gearcache.serving.call.call import Call, at_their_places
-from gearcache.serving.call.input_signature import InputSignature
-from gearcache.serving.call.parameters import Parameters
+from gearcache.serving.call.call import Call
+from gearcache.serving.call.declared import DeclaredMethod
 from gearcache.serving.call.resolved import resolve
 from gearcache.serving.call.session import Session
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.find.entry import Entry
-from gearcache.telemetry.counters import Counters, Outcomes
-from gearcache.telemetry.gear_use import GearUse, Met, add_calls
+from gearcache.telemetry.gear_use import Met, add_calls
 from gearcache.telemetry.spans import span
 from gearcache.torch_state import state_component
 
 if TYPE_CHECKING:
-    from gearcache.serving.miss.unserved import Lessons
+    from gearcache.serving.miss.lessons import Lessons
 
 #: How many states of the module are kept.
 _MOST_SET_ASIDE = 32
 
 
-class SetAside(Struct, frozen=True, eq=False):
-    """The bindings of one state of the module, the one of the last call, and the dispatch made from it."""
+class ModuleState(Struct, eq=False):
+    """The bindings of one state of the module, by what tells them apart."""
 
-    bindings: dict[str, Binding]
-    last: Binding
-    dispatch: Callable[..., Any]
+    bindings: dict[str, Binding] = field(default_factory=dict)
+    #: The binding of the last call that was served, and the dispatch that was made for it; set together.
+    last: Binding | None = None
+    dispatch: Callable[..., Any] | None = None
+
+    def all_bindings(self) -> list[Binding]:
+        """Return the bindings; a call of this state may add one meanwhile."""
+        return list(self.bindings.values())
 
     def holds(self) -> bool:
         """Whether the module is in this state now."""
-        return all(binding.holds() for binding in list(self.bindings.values()))  # a call of this state may add one
+        return all(binding.holds() for binding in self.all_bindings())
 
     def has_weights(self, scope: Scope) -> bool:
         """Whether all weights that its graphs are bound to are in their places, so that it keeps no others alive."""
-        return all(binding.has_weights(scope) for binding in list(self.bindings.values()))
+        return all(binding.has_weights(scope) for binding in self.all_bindings())
+
+    def has_graphs(self) -> bool:
+        """Whether a graph was loaded for it."""
+        return any(binding.loaded.gears for binding in self.all_bindings())
 
 
 class Bindings:
-    """Creates bindings on demand. Not thread-safe, except for reading: its owner locks changes.
+    """The states of one cached method. Not thread-safe, except for reading: its owner locks changes."""
 
-    `mode` is the autograd mode that decorators set for the method.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        function: types.MethodType,
-        mode: str,
-        parameters: Parameters,
-        signature: InputSignature,
-        counters: Counters,
-        outcomes: Outcomes,
-        use: GearUse,
-        right: BuildRight,
-    ) -> None:
-        self._method = (name, function, mode)
-        self._parameters, self._signature = parameters, signature
-        self._records = (counters, outcomes, use)
-        self._right = right
-        self._bindings: dict[str, Binding] = {}
-        self._lessons: dict[str, Lessons] = {}
+    def __init__(self) -> None:
+        #: Exchanged as one, so that other threads can read it without a lock.
+        self.present = ModuleState()
         #: Other states of the module, the latest first.
-        self._set_aside: list[SetAside] = []
+        self._set_aside: list[ModuleState] = []
+        self._lessons: dict[str, Lessons] = {}
         #: Entries of dropped bindings: still in use, because the next call loads them again.
         self._dropped_entries: list[Entry] = []
         self._earlier_shapes: Met = (), (), {}
 
     def __iter__(self) -> Iterator[Binding]:
-        """Iterate over the bindings."""
-        return iter(list(self._bindings.values()))
+        """Iterate over the bindings of the present state."""
+        return iter(self.present.all_bindings())
 
-    def for_call(self, call: Call, overrides: Session | None) -> Binding:
+    def for_call(self, declared: DeclaredMethod, call: Call, overrides: Session | None) -> Binding:
         """Return the binding of a call; makes key and store for a new one.
 
         `InputError` for a call that differs from its declaration.
         """
-        self._signature.check(call.arguments)
+        declared.inputs.check(call)
         state = state_component()
-        named = [at_their_places(paths, self._method[1], call.arguments) for paths in self._parameters.named_paths()]
-        places = self._signature.places(call.arguments)
+        named = [call.at_their_places(paths) for paths in declared.parameters.named_paths()]
+        places = declared.inputs.places(call)
         identity = repr((sorted(state.items()), [list(paths or ()) for paths in named], places))
-        bindings = self._bindings  # another thread may exchange them
+        bindings = self.present.bindings  # another thread may exchange them
         if identity not in bindings:
-            with span("key", self._method[0]):
-                parameters, signature = self._parameters, self._signature
-                resolved = resolve(*self._method, parameters, signature, call, state, overrides, self._right)
-            bindings[identity] = Binding(resolved, *self._records, self._lessons, identity)
+            with span("key", declared.name):
+                resolved = resolve(declared, call, state, overrides)
+            bindings[identity] = Binding(resolved, self._lessons, identity)
         return bindings[identity]
 
     def are_outdated(self, call: Call) -> bool:
         """Whether the basis of any of the bindings has changed."""
         return any(binding.is_outdated(call) for binding in self)
 
-    def declare(self, parameters: Parameters, signature: InputSignature) -> None:
-        """Set other specs of the arguments; existing bindings are dropped."""
-        self._parameters, self._signature = parameters, signature
-        self.drop()
+    def leave(self, call: Call) -> None:
+        """Begin anew for a changed module. The present state is set aside unless weights were replaced."""
+        kept = [state for state in self._with_present() if state.has_weights(call.scope)]
+        self._keep(ModuleState(), kept[:_MOST_SET_ASIDE])
 
-    def leave(self, last: Binding | None, dispatch: Callable[..., Any], call: Call) -> None:
-        """Begin anew for a changed module. The present bindings are set aside unless weights were replaced."""
-        kept = [each for each in self._with_present(last, dispatch) if each.has_weights(call.scope)]
-        self._keep({}, kept[:_MOST_SET_ASIDE])
-
-    def returned(self) -> SetAside | None:
-        """Return the bindings of an earlier state that the module is in again, if it has left that of the present ones.
+    def returned(self) -> ModuleState | None:
+        """Return an earlier state that the module is in again, if it has left the present one.
 
         Needs no lock.
         """
         if not self._set_aside:
             return None
-        if self._have_graphs() and all(binding.holds() for binding in self):
+        if self.present.has_graphs() and self.present.holds():
             return None
-        return next((each for each in list(self._set_aside) if each.holds()), None)
+        return next((state for state in list(self._set_aside) if state.holds()), None)
 
-    def exchange(self, last: Binding | None, dispatch: Callable[..., Any], returned: SetAside) -> bool:
-        """Set the present bindings aside for earlier ones; returns False if another thread has done something else."""
+    def exchange(self, returned: ModuleState) -> bool:
+        """Set the present state aside for an earlier one; returns False if another thread has done something else."""
         if returned not in self._set_aside:
             return False
-        kept = [each for each in self._with_present(last, dispatch) if each is not returned]
-        self._keep(returned.bindings, kept)
+        self._keep(returned, [state for state in self._with_present() if state is not returned])
         return True
 
     def drop(self) -> None:
         """Drop all bindings; their entries stay in use until `release`."""
         self._lessons = {identity: lessons.after_refresh() for identity, lessons in self._lessons.items()}
-        self._keep({}, [])
+        self._keep(ModuleState(), [])
 
-    def _have_graphs(self) -> bool:
-        return any(binding.loaded.gears for binding in self)
-
-    def _with_present(self, last: Binding | None, dispatch: Callable[..., Any]) -> list[SetAside]:
+    def _with_present(self) -> list[ModuleState]:
         """Return the states that are set aside after the present one, if there are graphs of it to keep."""
-        if last is None or not self._have_graphs():
-            return list(self._set_aside)
-        return [SetAside(self._bindings, last, dispatch), *self._set_aside]
+        is_kept = self.present.last is not None and self.present.has_graphs()
+        return [self.present, *self._set_aside] if is_kept else list(self._set_aside)
 
-    def _keep(self, bindings: dict[str, Binding], set_aside: list[SetAside]) -> None:
-        """Go on with some bindings, and others set aside; those that are left remain in use until `release`."""
+    def _keep(self, present: ModuleState, set_aside: list[ModuleState]) -> None:
+        """Go on with one state, and others set aside; entries of bindings that are left stay in use until `release`."""
         before = self._all()
-        self._bindings, self._set_aside = bindings, set_aside
+        self.present, self._set_aside = present, set_aside
         kept = set(map(id, self._all()))
         dropped = [binding for binding in before if id(binding) not in kept]
         self._dropped_entries += [binding.entry for binding in dropped]
         self._earlier_shapes = _sum_of_shapes([*(_shapes_of(binding) for binding in dropped), self._earlier_shapes])
 
     def _all(self) -> list[Binding]:
-        return [*self, *(binding for each in self._set_aside for binding in list(each.bindings.values()))]
+        return [binding for state in (self.present, *self._set_aside) for binding in state.all_bindings()]
 
     def release(self) -> None:
         """Release the entries of dropped bindings."""

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from msgspec import Struct
 
 from gearcache.errors import InputError
-from gearcache.guards.access import Access, Scope
+from gearcache.guards.access import Scope
 from gearcache.guards.dispatch.function import BoundGear, are_same_objects
 from gearcache.guards.dispatch.graph_call import GraphCall
-from gearcache.guards.dispatch.inputs import Problem, Problems, broken_condition, find_problem
-from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
+from gearcache.guards.dispatch.inputs import Problems
+from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
-from gearcache.guards.gears.spec import GearSpec, gear_text
 from gearcache.serving.call.call import Call
-from gearcache.serving.find.activate import ActiveVariant, ArgumentCheck, inputs_of, misfit, numbers_of, tensors_of
+from gearcache.serving.find.activate import ActiveVariant
 from gearcache.serving.find.basis import Basis
+from gearcache.serving.find.fit import ArgumentCheck, are_of_its_kind, numbers_of, problem_of, tensors_of
 
 if TYPE_CHECKING:
-    from gearcache.guards.dispatch.other_gears import GearFit
+    pass
 
 #: Takes the arguments of a call, the instance first, and returns its result.
 Frame = Callable[..., Any]
@@ -121,7 +121,7 @@ class LoadedVariants:
                 continue
             numbers = numbers_of(active.variant, call.scope)
             for graph in active.graphs:
-                problem = _problem(active.variant, graph.gear, tensors, numbers)
+                problem = problem_of(active.variant, graph.gear, tensors, numbers)
                 if problem is None:
                     return self.accept(active, graph, tensors, call)
                 problems.append((graph.gear.text, problem))
@@ -148,87 +148,6 @@ class LoadedVariants:
             if active is present or any(graph.is_ready for graph in active.graphs):
                 continue
             tensors = tensors_of(active.variant, call.scope)
-            if tensors is not None and _are_of_its_kind(active.variant, tensors):
+            if tensors is not None and are_of_its_kind(active.variant, tensors):
                 for graph in active.graphs:
                     graph.accept(tensors)
-
-
-def misfits(variants: Iterable[StoredVariant], call: Call) -> list[tuple[StoredVariant, Reason]]:
-    """Return those of some variants that do not fit a call, each with the argument that does not."""
-    return [(variant, reason) for variant in variants if (reason := misfit(variant, call.scope)) is not None]
-
-
-def takes(variant: StoredVariant, call: Call, *, any_sizes: bool = True) -> bool:
-    """Whether a variant is for tensors like those of a call: of any sizes and strides, or of one of its gears."""
-    tensors = tensors_of(variant, call.scope)
-    if tensors is None or any_sizes:
-        return tensors is not None and _are_of_its_kind(variant, tensors)
-    return any(find_problem(variant.inputs, gear, tensors) is None for gear in variant.gears)
-
-
-def problems_of(variant: StoredVariant, call: Call) -> list[Problem | None]:
-    """Return what keeps a call from each graph of a variant, None if nothing; empty if an argument check fails."""
-    tensors = tensors_of(variant, call.scope)
-    if tensors is None:
-        return []
-    numbers = numbers_of(variant, call.scope)
-    return [_problem(variant, gear, tensors, numbers) for gear in variant.gears]
-
-
-def _problem(
-    variant: StoredVariant, gear: StoredGear, tensors: tuple[Any, ...], numbers: Mapping[str, tuple[str, float]]
-) -> Problem | None:
-    """Return what keeps tensors and numbers from a graph of a variant."""
-    inputs = variant.inputs
-    return find_problem(inputs, gear, tensors) or broken_condition(inputs, gear, tensors, numbers)
-
-
-def fits_of(variant: StoredVariant, call: Call, spec: GearSpec) -> list[GearFit]:
-    """Return how each graph of a variant fits a call; none if an argument check fails."""
-    tensors = tensors_of(variant, call.scope)
-    if tensors is None:
-        return []
-    from gearcache.guards.dispatch.other_gears import CallValues, gear_fits, size_relations  # a hit does not need it
-
-    values = CallValues(tensors, numbers_of(variant, call.scope), size_relations(variant, call.scope))
-    return list(gear_fits(variant, spec, call.sizes(spec), values))
-
-
-def missing_gears(variants: Iterable[StoredVariant], call: Call, spec: GearSpec) -> list[tuple[int, ...]]:
-    """Return the possible gears of a spec that no variant has for such a call."""
-    gears: set[str] = set()
-    for variant in variants:
-        if takes(variant, call):
-            gears |= excluded_gears(variant, call, spec)
-            gears.update(fit.gear.text for fit in fits_of(variant, call, spec) if fit.serves(spec))
-    return [gear for gear in spec.gears if gear_text(spec, gear) not in gears]
-
-
-def takes_tensors(variant: StoredVariant, call: Call) -> bool:
-    """Whether a graph of a variant takes the tensors of a call: only plain arguments may keep the call from it."""
-    tensors = inputs_of(variant, call.scope)
-    if tensors is None or all(find_problem(variant.inputs, gear, tensors) is not None for gear in variant.gears):
-        return False
-    places_of_none = [
-        check.access for check in variant.call_checks if check.kind == "constant" and check.expected is None
-    ]
-    return not any(isinstance(place.find(call.scope), torch.Tensor) for place in places_of_none)
-
-
-def excluded_gears(variant: StoredVariant, call: Call, spec: GearSpec) -> set[str]:
-    """Return the requested gears that cannot exist, or at which the method raises for the ints of a call.
-
-    The gear of the call itself is not excluded: a trace has excluded it for other ints.
-    """
-    gears = set(variant.impossible)
-    for text, ints in variant.raising:
-        found = [(Access.from_plain(path).find(call.scope), value) for path, value in ints]
-        if all(isinstance(present, int) and present == value for present, value in found):
-            gears.add(text)
-    return gears - {gear_text(spec, call.sizes(spec))}
-
-
-def _are_of_its_kind(variant: StoredVariant, tensors: tuple[Any, ...]) -> bool:
-    """Whether only sizes and strides keep tensors from the graphs of a variant."""
-    problem = find_problem(variant.inputs, variant.gears[0], tensors)
-    return problem is None or problem.kind in ("shape", "stride")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from gearcache.guards.access import Scope, Walker
 from gearcache.guards.dispatch.stored.variant import StoredVariant
@@ -11,6 +11,8 @@ from gearcache.guards.evidence.reason import MISFITS, Reason, merged
 from gearcache.guards.evidence.traced_files import changed_source
 from gearcache.guards.evidence.tree import evidence_checks
 from gearcache.interrupts import raise_interrupt
+from gearcache.serving.call.call import Call
+from gearcache.serving.find.fit import misfit
 
 
 def nearest_reasons(misses: Sequence[tuple[StoredVariant, Reason]], scope: Scope) -> list[Reason]:
@@ -29,6 +31,12 @@ def nearest_reasons(misses: Sequence[tuple[StoredVariant, Reason]], scope: Scope
     ]
     least = min((count for count in counts if count), default=0)
     return merged(reason for count, (_, reason) in zip(counts, misses, strict=True) if count in (0, least))
+
+
+def nearest_misfits(variants: Iterable[StoredVariant], call: Call) -> list[Reason]:
+    """Return the reasons of those of some variants whose checks of the arguments differ least from a call."""
+    misses = [(variant, reason) for variant in variants if (reason := misfit(variant, call.scope)) is not None]
+    return nearest_reasons(misses, call.scope)
 
 
 def _difference_count(variant: StoredVariant, scope: Scope, *, is_of_call: bool) -> int:

@@ -6,8 +6,6 @@ import inspect
 import logging
 import time
 
-import torch
-
 from gearcache.cache.keys.fingerprint import is_module_of, is_state_of
 from gearcache.cache.result import MissReason
 from gearcache.errors import CacheError, CorruptEntry, GearcacheError
@@ -19,17 +17,13 @@ from gearcache.guards.evidence.tree import evidence_checks
 from gearcache.interrupts import raise_interrupt
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
-from gearcache.serving.find.activate import (
-    ActiveVariant,
-    ArgumentCheck,
-    EvidenceCheck,
-    WatchedEvidence,
-    activate,
-    tensors_of,
-)
+from gearcache.serving.find.activate import ActiveVariant, activate
 from gearcache.serving.find.entry import Absence, Entry, Sibling
-from gearcache.serving.find.loaded import NOTHING_NEW, Answer, LoadedVariants, takes, takes_tensors
-from gearcache.telemetry.history import Record
+from gearcache.serving.find.evidence import EvidenceCheck, WatchedEvidence
+from gearcache.serving.find.fit import ArgumentCheck, takes, takes_tensors, tensors_of
+from gearcache.serving.find.loaded import NOTHING_NEW, Answer, LoadedVariants
+from gearcache.telemetry.gear_use import ShapesMet
+from gearcache.telemetry.history import History
 from gearcache.telemetry.spans import span
 
 logger = logging.getLogger("gearcache")
@@ -45,21 +39,25 @@ class OutdatedKey(GearcacheError):
 class Variants:
     """Loads variants of an entry if their evidence holds; otherwise there is a reason."""
 
-    def __init__(self, method: ResolvedMethod, record: Record) -> None:
-        original, settings = method.original(), method.settings
-        code = getattr(inspect.unwrap(original), "__code__", original.__code__)
+    def __init__(self, method: ResolvedMethod) -> None:
+        function, settings = method.bound.function, method.settings
+        code = getattr(inspect.unwrap(function), "__code__", function.__code__)
+        self.method = method
+        #: What happened at the lookups, and the shapes of calls.
+        self.history = History(
+            method.name, method.key.name, str(method.layout.root), method.counters, strict=settings.strict
+        )
+        self.shapes = ShapesMet(method.spec)
         self.entry = Entry(
             method.key,
             method.layout,
             settings,
-            record.history,
+            self.history,
             keeps_files=method.backend.keeps_files,
             place=(code.co_filename, code.co_firstlineno),
             serves=method.serves,
         )
         self.loaded = LoadedVariants(method.name, validate=settings.validate == "inputs")
-        self._method = method
-        self._record = record
         #: What the entry held when it was last read, and the sibling entries; None until they were read.
         self._own_variants: list[StoredVariant] | None = None
         self._siblings: list[Sibling] | None = None
@@ -80,10 +78,9 @@ class Variants:
         That is of no concern to the loaded graphs, whose watch tells of changes. But those that are loaded or stored
         from now on may rest on it, and the layout of a weight, or the default dtype, is nothing but a part of the key.
         """
-        key = self._method.key
-        module: torch.nn.Module = self._method.function.__self__  # type: ignore[assignment]
+        key, module = self.method.key, self.method.bound.instance
         if is_changed or not is_state_of(key) or not is_module_of(key, module):
-            raise OutdatedKey(f"`{self._method.name}`: its module, or torch's global state, changed while it was used")
+            raise OutdatedKey(f"`{self.method.name}`: its module, or torch's global state, changed while it was used")
 
     def look_up(self, call: Call, *, counted: bool = True) -> Answer:
         """Return the frame that serves a call, from loaded or else stored variants, or why there is none.
@@ -126,7 +123,7 @@ class Variants:
 
         reasons = nearest_reasons(misses, call.scope)
         kind = min((reason.kind for reason in reasons), key=_TELLING.index)  # the most specific
-        self._record.history.miss(*reasons, kind=kind)
+        self.history.miss(*reasons, kind=kind)
         return Reason(kind, "; ".join(reason.text for reason in reasons))
 
     def adopt_siblings(self) -> None:
@@ -166,7 +163,7 @@ class Variants:
         is_explained = problems is not None and problems.decisive() is not None
         fitting: list[StoredVariant] = []
         misses: list[tuple[StoredVariant, Reason]] = []
-        evidence = WatchedEvidence(call.scope, self._method.original(), self.check_key)
+        evidence = WatchedEvidence(call.scope, self.method.bound.function, self.check_key)
         for variant in self._candidates(variants, call):
             if id(variant) in self._unusable or self.loaded.has(variant, arguments):
                 continue
@@ -185,7 +182,7 @@ class Variants:
 
         If all have others, one of them reports the problem of the call; if misses compile, the call gets its own.
         """
-        settings = self._method.settings
+        settings = self.method.settings
         if settings.validate == "inputs":
             return variants
         of_its_kind = [variant for variant in variants if takes(variant, call)]
@@ -195,7 +192,7 @@ class Variants:
         return of_its_sizes or of_its_kind or variants
 
     def _note_load(self, variants: list[StoredVariant], seconds: float, *, counted: bool) -> None:
-        history = self._record.history
+        history = self.history
         gears = tuple(gear.text for variant in variants for gear in variant.gears)
         history.note("load", gears=gears, seconds=seconds, bytes=self.entry.size_of(variants))
         if counted:
@@ -238,7 +235,7 @@ class Variants:
     def unsuited(self, variant: StoredVariant, call: Call, evidence: EvidenceCheck) -> Reason | None:
         """Return why a variant, loaded or not, is not for this call's module and declared arguments."""
         try:
-            return self._method.signature.contradiction(variant, call.arguments) or evidence.stale_reason(variant)
+            return self.method.inputs.contradiction(variant, call) or evidence.stale_reason(variant)
         except GearcacheError:
             raise
         except Exception as error:
@@ -250,7 +247,7 @@ class Variants:
         for active in self.loaded.variants:
             self._unusable[id(active.variant)] = active.variant, "unreadable"
         self.loaded.forget()
-        self._record.history.miss(reason, kind=reason.kind)
+        self.history.miss(reason, kind=reason.kind)
         return reason
 
     def sound(self, variants: list[StoredVariant]) -> list[StoredVariant]:
@@ -272,7 +269,7 @@ class Variants:
         try:
             return (
                 arguments.misfit(variant)
-                or self._method.signature.contradiction(variant, call.arguments)
+                or self.method.inputs.contradiction(variant, call)
                 or self._activate(variant, call, arguments, evidence)
             )
         except GearcacheError:
@@ -289,38 +286,27 @@ class Variants:
         self, variant: StoredVariant, call: Call, arguments: ArgumentCheck, evidence: WatchedEvidence
     ) -> Reason | None:
         """Load one variant if its evidence holds, or return why that is impossible."""
-        with span("evidence", self._record.history.name):
+        with span("evidence", self.history.name):
             basis = evidence.basis_of(variant)
         if isinstance(basis, Reason):
             return basis
-        method = self._method.original()
         if (graphs := self.loaded.graphs_of(variant, call.scope)) is not None:
-            self.loaded.add(ActiveVariant(variant, graphs, method, arguments.compared_objects(variant), basis))
+            objects = arguments.compared_objects(variant)
+            self.loaded.add(ActiveVariant(variant, graphs, self.method.bound.function, objects, basis))
             return None
         try:
-            active = activate(
-                variant,
-                call.scope,
-                arguments,
-                basis,
-                method,
-                self._method.backend,
-                self.entry.store,
-                validate=self._method.settings.validate == "inputs",
-                folder=self.entry.folder,
-                keeps_compiled=self._method.ge_cache,
-            )
+            active = activate(variant, call.scope, arguments, basis, self.method, self.entry)
         except CorruptEntry as error:  # quarantined by the store: a miss like any other
-            logger.warning("%s: %s", self._record.history.name, error)
+            logger.warning("%s: %s", self.history.name, error)
             return Reason("corrupt", str(error), file=str(error.path))
         except CacheError as error:
-            self._record.history.fault(error)
+            self.history.fault(error)
             return Reason("unloadable", str(error))
         for graph in active.graphs:
-            if self._method.settings.count_shapes and graph.gear.is_dynamic:
+            if self.method.settings.count_shapes and graph.gear.is_dynamic:
                 graph.count_shapes()
-            self._record.use.add(graph.gear.text, graph)
-            self._record.shapes.add(graph)
+            self.method.use.add(graph.gear.text, graph)
+            self.shapes.add(graph)
         self.loaded.add(active)
         return None
 

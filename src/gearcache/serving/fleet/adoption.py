@@ -12,9 +12,9 @@ from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.dispatch.stored.variant_groups import with_groups_here
 from gearcache.guards.evidence.reason import Reason
 from gearcache.serving.call.call import Call
-from gearcache.serving.find.activate import EvidenceCheck
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.find.entry import Entry
+from gearcache.serving.find.evidence import EvidenceCheck
 from gearcache.serving.miss.builds import Made
 
 _RANKS = "ranks"

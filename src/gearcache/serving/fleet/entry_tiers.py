@@ -9,12 +9,10 @@ from gearcache.errors import CacheError, OptionError
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.gears.parse import GearSpec
 from gearcache.serving.call.call import Call
-from gearcache.serving.call.resolved import ResolvedMethod
-from gearcache.serving.find.activate import EvidenceCheck
-from gearcache.serving.find.loaded import takes
+from gearcache.serving.find.evidence import EvidenceCheck
+from gearcache.serving.find.fit import takes
 from gearcache.serving.find.variants import Variants
 from gearcache.serving.miss.outdated import is_edited, is_left_over
-from gearcache.telemetry.history import History
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,11 +24,9 @@ if TYPE_CHECKING:
 class EntryTiers:
     """The tiers of one binding; none is opened before it is needed."""
 
-    def __init__(self, method: ResolvedMethod, variants: Variants, history: History) -> None:
-        self._method = method
-        self._entry = variants.entry
+    def __init__(self, variants: Variants) -> None:
         self._variants = variants
-        self._history = history
+        self._method, self._entry, self._history = variants.method, variants.entry, variants.history
         #: Whether this process ends with the build, so that its parent process sends what it stored.
         self.leaves_sending = False
         self._remote_entry: RemoteEntry | None = None
@@ -54,7 +50,7 @@ class EntryTiers:
             is_likely=lambda variant: takes(variant, call, any_sizes=any_sizes),
             is_served=is_served,
             is_outdated=lambda variant: is_edited(variant, call) or is_left_over(variant, call, evidence),
-            work=work_text(call, spec, self._method.dynamic),
+            work=work_text(call, spec, self._method.parameters.dynamic),
             present=self._variants.sound(present),
         )
 

@@ -13,20 +13,17 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from msgspec import Struct, field
-from msgspec.structs import replace
 
 from gearcache.errors import InputError, MissingTorchNames, OptionError, TooManyVariants, UncalledProbes
 from gearcache.guards.gears.parse import GearSpec
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.loaded import Frame
-from gearcache.serving.find.variants import Variants
 from gearcache.serving.miss.builds import Builds
 from gearcache.serving.miss.forked_build import ForkedBuild, Report, can_fork
+from gearcache.serving.miss.lessons import Begun, Lessons
 from gearcache.serving.miss.likeness import likeness
 from gearcache.serving.miss.refused_calls import PATIENCE
-from gearcache.telemetry.history import Record
 
 logger = logging.getLogger("gearcache")
 #: No build at all is started for this many times its duration, doubled after each further failure.
@@ -90,65 +87,14 @@ def wait_for_slot() -> bool:
     return waited
 
 
-class Begun(Struct, frozen=True):
-    """The build of a method that was started last."""
-
-    entry_name: str
-    call_likeness: Any
-    #: The work text of the build, as other hosts compute it, and what sends its result to them.
-    work: str
-    builds: Builds
-    begin: float
-    #: Whether the method was refreshed since: how it ends then says nothing about calls of now.
-    is_before_refresh: bool = False
-
-
-class BuildRests(Struct):
-    """The last background build of a method in any state of its module, how long none is started, and why."""
-
-    begun: Begun | None = None
-    #: What ended builds have reported, until a call processes it.
-    reports: deque[Report] = field(default_factory=deque)
-    #: The likeness of the call for which graphs were stored last.
-    stored_likeness: Any = None
-    #: The duration of the last build.
-    seconds: float = 0.0
-    #: When calls for which no graph could be made may be tried again.
-    retry_times: dict[Any, float] = field(default_factory=dict)
-    #: How many builds in a row did not serve the call that they were made for.
-    useless_builds: int = 0
-    warned: set[str] = field(default_factory=set)
-    #: The number of failed builds since the last success, and the time until which none is started at all: the calls
-    #: may differ in something that has nothing to do with the failure.
-    failures: int = 0
-    rest_until: float = 0.0
-    #: If nothing more can be built, the reason for which the method itself runs.
-    end_reason: str = ""
-
-    def after_refresh(self) -> BuildRests:
-        """Return rests that hold nothing but the build whose report is still to come."""
-        begun = replace(self.begun, is_before_refresh=True) if self.begun is not None else None
-        return BuildRests(begun, self.reports)
-
-
 class BackgroundBuilds:
     """The background builds of one binding, while the method itself serves. Not thread-safe: its owner locks."""
 
-    def __init__(
-        self,
-        method: ResolvedMethod,
-        builds: Builds,
-        variants: Variants,
-        record: Record,
-        rests: BuildRests,
-        full_entries: set[str],
-    ) -> None:
-        self._method = method
-        self._builds = builds
-        self._variants = variants
-        self._record = record
-        self._rests, self._full_entries = rests, full_entries
-        self._entry_name = variants.entry.key.name
+    def __init__(self, builds: Builds, lessons: Lessons) -> None:
+        self._builds, self._variants = builds, builds.variants
+        self._method, self._history = builds.variants.method, builds.variants.history
+        self._rests, self._full_entries = lessons.background, lessons.full_entries
+        self._entry_name = builds.variants.entry.key.name
 
     def serve(self, call: Call, spec: GearSpec, why: str) -> Frame | str:
         """Load a finished build for a call, or start one; returns the frame, or why the method itself has to run.
@@ -196,7 +142,7 @@ class BackgroundBuilds:
             _, is_fresh = self._variants.take_fresh()
             return self._variants.look_up(call, counted=False).frame if is_fresh else None
         except Exception as error:
-            self._record.history.fault_or_raise(error)
+            self._history.fault_or_raise(error)
             self._rests.end_reason = "fault"
             return None
 
@@ -210,9 +156,9 @@ class BackgroundBuilds:
             # `InputError`: its graphs are stored, and refuse the call itself, which learns it at its next lookup.
             with contextlib.suppress(InputError):
                 if isinstance(self._builds.build(call, spec, why), str):
-                    raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be made")
+                    raise RuntimeError("; ".join(self._history.untold()) or "it could not be made")
             if self._variants.entry.is_in_memory:
-                raise RuntimeError("; ".join(self._record.history.untold()) or "it could not be stored")
+                raise RuntimeError("; ".join(self._history.untold()) or "it could not be stored")
 
         text = self._builds.prepare_fork(call, spec)
         limit = self._method.settings.compile_timeout * (1 + max(1, len(spec.gears)))
@@ -223,7 +169,7 @@ class BackgroundBuilds:
         except OSError as error:  # the host has no process, memory or descriptor left at this moment
             self._note_failure(call_likeness, f"no process can be started: {error}", 0.0)
         if has_begun:
-            self._record.history.uncounted.clear()  # the child counts them
+            self._history.uncounted.clear()  # the child counts them
             logger.info("%s: compiling in the background", self._method.name)
         else:
             self._rests.begun = None
@@ -234,7 +180,7 @@ class BackgroundBuilds:
         assert begun is not None, "one build of a method runs at a time"
         seconds = self._rests.seconds = time.monotonic() - begun.begin
         for event in report.events:
-            self._record.counters.note(event)
+            self._method.counters.note(event)
         for level, text in report.logged:
             # A failing tier is reported once, however many processes use it.
             tier = text.partition(": ")[0] if text.startswith("tier ") else ""
@@ -275,7 +221,7 @@ class BackgroundBuilds:
             if len(self._rests.warned) >= _MOST:
                 self._rests.warned.clear()
             self._rests.warned.add(cause)
-            self._record.history.lines.append(cause)
+            self._history.lines.append(cause)
             logger.log(level, "%s runs without a graph: %s", self._method.name, cause)
 
 

@@ -28,14 +28,13 @@ from gearcache.guards.evidence.tree import evidence_failure
 from gearcache.guards.gears.parse import GearSpec, gear_text
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.failures import is_probe_fault, warn_lacking
-from gearcache.serving.call.resolved import ResolvedMethod
-from gearcache.serving.find.loaded import Answer, missing_gears, problems_of
+from gearcache.serving.find.loaded import Answer
 from gearcache.serving.find.variants import Variants
 from gearcache.serving.fleet.entry_tiers import EntryTiers, work_text
 from gearcache.serving.miss.compiles import Compiles
 from gearcache.serving.miss.host_faults import keeps_from_compiling
+from gearcache.serving.miss.missing_gears import missing_gears, problems_of
 from gearcache.serving.miss.outdated import are_of_one_trace, outdated
-from gearcache.telemetry.history import Record
 
 if TYPE_CHECKING:
     from gearcache.building.request import BuildResult
@@ -50,16 +49,13 @@ _OF_LAYOUT = ("rank", "stride", "shape", "dtype", "device")
 class Builds:
     """The builds of one binding: each is stored, and then loaded as a relaunch loads it."""
 
-    def __init__(self, method: ResolvedMethod, variants: Variants, record: Record) -> None:
-        self._method = method
-        self._entry = variants.entry
-        self._variants = variants
-        self._history = record.history
-        self.tiers = EntryTiers(method, variants, record.history)
-        self.compiles = Compiles(method, variants, record)
+    def __init__(self, variants: Variants) -> None:
+        self.variants = variants
+        self._method, self._entry, self._history = variants.method, variants.entry, variants.history
+        self.tiers = EntryTiers(variants)
+        self.compiles = Compiles(variants)
         #: The digests of variants that were compiled for a job.
         self.made: list[Made] = []
-        self._counters = record.counters
 
     def build(self, call: Call, spec: GearSpec, why: str, *, is_padded: bool = False) -> Answer | str:
         """Compile under the key's lock, unless another process did it in the meantime; publish; load the stored result.
@@ -121,7 +117,7 @@ class Builds:
                     self._history.uncounted.clear()  # a tier had it: no miss caused a compile
                     return present
                 present = self._look_again(call, is_padded=is_padded)
-            return present if isinstance(present, Answer) else self._make_room(self._variants.sound(present), call, why)
+            return present if isinstance(present, Answer) else self._make_room(self.variants.sound(present), call, why)
         except Exception as error:
             self.tiers.give_up()
             self._fault(error)
@@ -143,7 +139,7 @@ class Builds:
 
     def prepare_fork(self, call: Call, spec: GearSpec) -> str:
         """Open the tiers, which a forked process shares with this one; returns the argument for `take_over`."""
-        return work_text(call, spec, self._method.dynamic) if self.tiers.remote() is not None else ""
+        return work_text(call, spec, self._method.parameters.dynamic) if self.tiers.remote() is not None else ""
 
     def take_over(self, work: str) -> None:
         """Send what a forked process has compiled."""
@@ -174,8 +170,8 @@ class Builds:
     def _load(self, call: Call, result: BuildResult) -> Answer | None:
         """Load the published variants on the same path as a relaunch, so that the stored result is what runs."""
         try:
-            self._variants.read_again()
-            answer = self._variants.look_up(call, counted=False)
+            self.variants.read_again()
+            answer = self.variants.look_up(call, counted=False)
         except Exception as error:
             self._fault(error)
             return None
@@ -208,7 +204,7 @@ class Builds:
 
     def _is_loaded(self, result: BuildResult) -> bool:
         """Whether a build has made nothing but what this process has loaded: a call that it serves only when padded."""
-        loaded = [active.variant for active in self._variants.loaded.variants]
+        loaded = [active.variant for active in self.variants.loaded.variants]
         return all(any(are_of_one_trace(item.variant, each) for each in loaded) for item in result.variants)
 
     def _load_from_memory(self, result: BuildResult, call: Call) -> Answer | None:
@@ -241,26 +237,26 @@ class Builds:
                     self._entry.publish(result, present)
                     self._note_made(result)
                     self.tiers.offer()
-            self._variants.read_again()
-            self._variants.load(call, counted=False)
+            self.variants.read_again()
+            self.variants.load(call, counted=False)
 
     def _load_present(self, call: Call) -> tuple[list[StoredVariant], list[tuple[int, ...]]]:
         """Load what is stored by now for a call; returns the stored variants, and the missing gears."""
-        present = self._variants.read_again()
-        self._variants.load(call, counted=False)
+        present = self.variants.read_again()
+        self.variants.load(call, counted=False)
         return present, self.missing_gears(call)
 
     def missing_gears(self, call: Call) -> list[tuple[int, ...]]:
         """Return the possible gears of the spec that no loaded variant has for such a call."""
-        variants = [active.variant for active in self._variants.loaded.variants]
+        variants = [active.variant for active in self.variants.loaded.variants]
         return missing_gears(variants, call, call.spec(self._method.spec))
 
     def _look_again(self, call: Call, *, is_padded: bool) -> list[StoredVariant] | Answer:
         """Return the variants to keep; or the answer, if one that serves this call has appeared and is loaded now."""
-        present, is_fresh = self._variants.take_fresh()
+        present, is_fresh = self.variants.take_fresh()
         if not is_fresh:
             return present
-        answer = self._variants.look_up(call)
+        answer = self.variants.look_up(call)
         # A graph of a padded call's own sizes is never stored: all gears that a build could make are there.
         is_complete = is_padded and answer.unloaded is None and not self.missing_gears(call)
         return answer if answer.frame is not None or is_complete else present
@@ -272,14 +268,14 @@ class Builds:
         if excess <= 0:
             return present
         # A fact that changes again and again in this process would have each call compile.
-        dropped = outdated(present, call, excess, most_left_over=limit - self._counters.traces)
+        dropped = outdated(present, call, excess, most_left_over=limit - self._method.counters.traces)
         if len(dropped) < excess:
             raise TooManyVariants(self._method.name, limit, why + _about_constants(present))
         return [variant for variant in present if all(variant is not each for each in dropped)]
 
     def take_in(self) -> None:
         """Read the stored variants, including ones equal to a variant that was of no use before."""
-        self._variants.read_again()
+        self.variants.read_again()
 
     def _raise_own_error(self, call: Call, spec: GearSpec, result: BuildResult) -> None:
         """Raise the error of the call's own gear, if it failed; the other gears are stored by then."""

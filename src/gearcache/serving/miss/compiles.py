@@ -19,9 +19,9 @@ from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.variants import Variants
 from gearcache.serving.miss.changes import Changes, changes_from
-from gearcache.telemetry.history import Record
 from gearcache.torch_release import is_tested
-from gearcache.torch_state import Writes, settings
+from gearcache.torch_state import Writes
+from gearcache.torch_state import settings as torch_settings
 
 if TYPE_CHECKING:
     from gearcache.building.request import BuildRequest, BuildResult, Findings
@@ -33,12 +33,9 @@ logger = logging.getLogger("gearcache")
 class Compiles:
     """The compiles of one binding; each one uses the findings of the previous one."""
 
-    def __init__(self, method: ResolvedMethod, variants: Variants, record: Record) -> None:
-        self._method = method
-        self._entry = variants.entry
+    def __init__(self, variants: Variants) -> None:
         self._variants = variants
-        self._history = record.history
-        self._counters = record.counters
+        self._method, self._entry = variants.method, variants.entry
         self._findings: Findings | None = None
         #: The thread count of compiled code, if that of this process differs during a build.
         self.threads: int | None = None
@@ -64,7 +61,7 @@ class Compiles:
         try:
             with rare_collection(), normal_modes():
                 writes = Writes.count
-                result = build(request, self._counters)
+                result = build(request, self._method.counters)
         except BuildInterrupted as stop:
             if stop.result.variants:
                 with contextlib.suppress(Exception):  # the interrupt takes precedence
@@ -75,7 +72,7 @@ class Compiles:
         self._findings = result.findings
         for error in result.errors:
             logger.error("%s", error)
-            self._history.lines.append(f"failed: {error}")
+            self._variants.history.lines.append(f"failed: {error}")
         if not result.variants:
             no_gear = CompileError(self._method.name, "of this call", "no gear was compiled")
             raise result.errors[0] if result.errors else no_gear
@@ -92,36 +89,35 @@ class Compiles:
 
         request = self._request(call, spec, self._entry.read_again())
         with rare_collection(), normal_modes():
-            return trace(request, self._counters)
+            return trace(request, self._method.counters)
 
     def _request(self, call: Call, spec: GearSpec, present: list[StoredVariant]) -> BuildRequest:
         from gearcache.building.request import BuildRequest, Findings
 
-        is_static = self._method.dynamic is False
-        state: Any = dict(self._method.key.components)["state"]
-        changes = Changes() if is_static else changes_from(call.scope, self._variants.known)
+        method, settings, dynamic = self._method, self._method.settings, self._method.parameters.dynamic
+        state: Any = dict(method.key.components)["state"]
+        changes = Changes() if dynamic is False else changes_from(call.scope, self._variants.known)
         return BuildRequest(
-            name=self._method.name,
-            function=self._method.function,
+            name=method.name,
+            bound=method.bound,
             arguments=call.given,
             spec=spec,
-            dynamic=bool(self._method.dynamic) and bool(spec.ranges) == bool(call.spec(self._method.spec).ranges),
-            changing=_open_dims(changes, call, self._method),
+            dynamic=bool(dynamic) and bool(spec.ranges) == bool(call.spec(method.spec).ranges),
+            changing=_open_dims(changes, call, method),
             static_because=changes.static_because,
             numbers=self._numbers(changes),
-            backend=self._method.backend,
-            options=self._method.settings.options,
-            decompositions=self._method.decompositions,
-            jobs=self._method.settings.jobs,
-            compile_timeout=min(self._method.settings.compile_timeout, self._method.right.seconds),
-            repeats=self._method.settings.repeats,
-            settings={name: state[name] for name in settings()},
+            backend=method.backend,
+            options=settings.options,
+            decompositions=method.parameters.custom_decompositions,
+            jobs=settings.jobs,
+            compile_timeout=min(settings.compile_timeout, method.right.seconds),
+            repeats=settings.repeats,
+            settings={name: state[name] for name in torch_settings()},
             threads=self.threads or torch.get_num_threads(),
             findings=self._findings or Findings(),
-            mode=self._method.mode,
             grad_modes=_grad_modes(present, call),
-            fills=self._method.fills if self._method.settings.on_miss == "pad" else None,
-            compares=self._method.right.is_granted,
+            fills=method.fills if settings.on_miss == "pad" else None,
+            compares=method.right.is_granted,
         )
 
     def _numbers(self, changes: Changes) -> NumberChoice:
@@ -129,7 +125,7 @@ class Compiles:
         from gearcache.ge_cache.capture.number_choice import NumberChoice
 
         return NumberChoice(
-            arguments=bool(self._method.dynamic),
+            arguments=bool(self._method.parameters.dynamic),
             changing=frozenset(changes.numbers),
             constants=frozenset(changes.constants),
             declared=self._method.constants,
@@ -155,8 +151,10 @@ def _open_dims(changes: Changes, call: Call, method: ResolvedMethod) -> list[tup
     """
     spec = call.spec(method.spec)
     # If the backend itself switches between gears in one graph, the other dims stay static.
-    is_static = method.dynamic is False or method.fills.values or (spec.axes and method.backend.takes_all_gears)
-    if is_static or (method.dynamic and not spec.axes):
+    is_static = (
+        method.parameters.dynamic is False or method.fills.values or (spec.axes and method.backend.takes_all_gears)
+    )
+    if is_static or (method.parameters.dynamic and not spec.axes):
         return []
     declared = (*spec.axes, *spec.ranges)
     return [

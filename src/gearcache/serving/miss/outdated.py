@@ -11,7 +11,7 @@ from gearcache.guards.evidence.checks import first_failure
 from gearcache.guards.evidence.traced_files import changed_source
 from gearcache.guards.evidence.tree import changed_function
 from gearcache.serving.call.call import Call
-from gearcache.serving.find.activate import EvidenceCheck
+from gearcache.serving.find.evidence import EvidenceCheck
 from gearcache.serving.find.loaded import loaded_in_process
 
 

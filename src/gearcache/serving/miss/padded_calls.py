@@ -14,7 +14,8 @@ from gearcache.guards.dispatch.inputs import Problem, find_problem
 from gearcache.guards.dispatch.padded_call import PaddedGear, Unfit, padded_gear
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
 from gearcache.serving.call.call import Call
-from gearcache.serving.find.activate import ActiveVariant, tensors_of
+from gearcache.serving.find.activate import ActiveVariant
+from gearcache.serving.find.fit import tensors_of
 
 #: The most padded gears that are kept ready; each costs a table entry, a tensor check and a frame.
 MAX_PADDED = 256

@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Sequence
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gearcache.errors import (
@@ -28,12 +27,14 @@ from gearcache.guards.evidence.reason import Reason
 from gearcache.guards.gears.parse import gear_text
 from gearcache.guards.gears.short_names import sizes_name
 from gearcache.serving.call.call import Call
-from gearcache.serving.call.resolved import ResolvedMethod
-from gearcache.serving.find.loaded import Answer, Frame, misfits, missing_gears, takes_tensors
-from gearcache.serving.find.nearest import nearest_reasons
+from gearcache.serving.find.fit import takes_tensors
+from gearcache.serving.find.loaded import Answer, Frame
+from gearcache.serving.find.nearest import nearest_misfits
 from gearcache.serving.find.variants import Variants
-from gearcache.serving.miss.background import BackgroundBuilds, BuildRests
+from gearcache.serving.miss.background import BackgroundBuilds
 from gearcache.serving.miss.builds import Builds
+from gearcache.serving.miss.lessons import Lessons
+from gearcache.serving.miss.missing_gears import missing_gears
 from gearcache.serving.miss.padded_calls import Obstacle, PaddedCall, PaddedCalls, obstacle_of
 from gearcache.serving.miss.refused_calls import PATIENCE, RefusedCalls
 from gearcache.serving.miss.verdict import (
@@ -46,7 +47,6 @@ from gearcache.serving.miss.verdict import (
     graph_to_make,
     holds_sizes,
 )
-from gearcache.telemetry.history import Record
 
 logger = logging.getLogger("gearcache")
 
@@ -55,41 +55,19 @@ logger = logging.getLogger("gearcache")
 _MOST_CHANGES = 8
 
 
-class Lessons(Struct):
-    """What the calls of a method without a graph have shown; it holds until a refresh, in every state of the module."""
-
-    background: BuildRests = field(default_factory=BuildRests)
-    #: Set when no graph can be made, for example as the cache and its fallback have failed: why the method itself then
-    #: serves calls without a loaded graph, as in `EAGER_REASONS`.
-    obstacle: str = ""
-    #: The names of entries that are full. Another state of the module has another entry.
-    full_entries: set[str] = field(default_factory=set)
-
-    def after_refresh(self) -> Lessons:
-        """Return lessons that hold nothing but the background build whose report is still to come."""
-        return Lessons(self.background.after_refresh())
-
-
 class UnservedCalls:
     """The calls of one binding that no loaded graph takes."""
 
-    def __init__(self, method: ResolvedMethod, variants: Variants, record: Record, lessons: Lessons) -> None:
-        settings = method.settings
-        self._is_background = settings.on_miss == "background"
-        self._right, self._method_serves, self._on_miss = method.right, method.serves, settings.on_miss
-        on_miss = "compile" if self._is_background else settings.on_miss
-        self._rules = MissRules(method.name, method.spec, on_miss, is_compared=settings.validate == "inputs")
-        self._variants = variants
-        self._record = record
-        self._lessons = lessons
+    def __init__(self, variants: Variants, lessons: Lessons) -> None:
+        method = variants.method
+        self._method, self._variants, self._lessons = method, variants, lessons
+        self._is_background = method.settings.on_miss == "background"
+        on_miss = "compile" if self._is_background else method.settings.on_miss
+        self._rules = MissRules(method.name, method.spec, on_miss, is_compared=method.settings.validate == "inputs")
         self._refused = RefusedCalls()
-        self._fills = method.fills
-        self._padded = PaddedCalls(self._fills)
-        self.builds = Builds(method, variants, record)
-        self._entry_name = variants.entry.key.name
-        self._background = BackgroundBuilds(
-            method, self.builds, variants, record, lessons.background, lessons.full_entries
-        )
+        self._padded = PaddedCalls(method.fills)
+        self.builds = Builds(variants)
+        self._background = BackgroundBuilds(self.builds, lessons)
 
     def serve(self, call: Call, answer: Answer) -> Frame | None:
         """Return the frame that serves a call after all; None if the method itself has to run.
@@ -104,7 +82,7 @@ class UnservedCalls:
         verdict = decide(call, problems, rules, missing, why)
         if isinstance(verdict, Refuse):
             if isinstance(verdict.error, UnknownGear):  # other errors would remain with any gears
-                self._record.shapes.count_call(call.tensors)
+                self._variants.shapes.count_call(call.tensors)
             raise verdict.error
         if isinstance(verdict, Eager):
             self._count_eager(call, verdict.reason)
@@ -119,7 +97,7 @@ class UnservedCalls:
         if reasons:  # the entry is there, a graph for this call is not
             reasons = self._near_misfits(call) or reasons
             why = "; ".join(map(str, reasons))
-            self._record.history.explain(reasons)
+            self._variants.history.explain(reasons)
         built = self._build(call, verdict, why)
         if built is None:
             return None
@@ -141,7 +119,7 @@ class UnservedCalls:
         if isinstance(graph, InputError):
             return graph
         if graph.is_outside and rules.on_miss == "pad":
-            obstacle, sizes = obstacle_of(variants, call, self._fills), call.sizes(rules.spec)
+            obstacle, sizes = obstacle_of(variants, call, self._method.fills), call.sizes(rules.spec)
             if obstacle is None or holds_sizes(missing_gears(variants, call, rules.spec), sizes):
                 return ""
             if self._is_of_strides(obstacle):
@@ -159,12 +137,14 @@ class UnservedCalls:
         return tuple(self.builds.missing_gears(call)) if is_asked else ()
 
     def _count_eager(self, call: Call, reason: str) -> None:
-        self._record.shapes.count_call(call.tensors)
-        self._record.outcomes.ran_eagerly(reason)
+        self._variants.shapes.count_call(call.tensors)
+        self._method.counters.ran_eagerly(reason)
 
     def _build(self, call: Call, verdict: Compile | Pad, why: str) -> Answer | None:
         """Compile and load the gears of a verdict, and return the answer; None if the method itself has to run."""
-        if self._method_serves and not self._right.may_build(self._rules.name, self._on_miss, why):
+        if self._method.serves and not self._method.right.may_build(
+            self._rules.name, self._method.settings.on_miss, why
+        ):
             self._count_eager(call, "ranks")
             return None
         if self._is_background and not call.waits:
@@ -174,24 +154,24 @@ class UnservedCalls:
             if call.is_run:
                 self._count_eager(call, frame_or_reason)
             return None
-        is_full = self._entry_name in self._lessons.full_entries
-        reason = "max_variants" if is_full else self._lessons.obstacle
-        outcomes, begin = self._record.outcomes, time.monotonic()
+        lessons, begin = self._lessons, time.monotonic()
+        is_full = self._variants.entry.key.name in lessons.full_entries
+        reason = "max_variants" if is_full else lessons.obstacle
         # A caller that only prepares calls needs the error each time.
-        if call.is_run and begin < outcomes.next_build:
+        if call.is_run and begin < lessons.next_build:
             reason = "changed"
-        elif not call.is_run or not (self._lessons.obstacle or is_full):
+        elif not call.is_run or not (lessons.obstacle or is_full):
             try:
                 answer_or_reason = self._compile(call, verdict, why)
                 if not isinstance(answer_or_reason, str):
-                    outcomes.changed_builds = 0
+                    lessons.changed_builds = 0
                     return answer_or_reason
-                self._lessons.obstacle = reason = answer_or_reason
+                lessons.obstacle = reason = answer_or_reason
             except NoOperation:
                 if not call.is_run:
                     raise
                 reason = "no operation"
-                if reason not in self._record.outcomes.eager:
+                if reason not in self._method.counters.eager:
                     message = (
                         "%s: a call runs no tensor operation: there is nothing to compile, the method itself serves it"
                     )
@@ -200,18 +180,18 @@ class UnservedCalls:
                 if not call.is_run:
                     raise
                 logger.warning("%s; the method itself serves the call", error)
-                outcomes.changed_builds += 1
-                if outcomes.changed_builds >= _MOST_CHANGES:
-                    outcomes.next_build = time.monotonic() + PATIENCE * (time.monotonic() - begin)
+                lessons.changed_builds += 1
+                if lessons.changed_builds >= _MOST_CHANGES:
+                    lessons.next_build = time.monotonic() + PATIENCE * (time.monotonic() - begin)
                 reason = "changed"
             except TooManyVariants as error:
                 if not call.is_run:  # a deploy needs the error
                     raise
                 logger.warning("%s", error)
-                self._record.history.lines.append(f"full: {error}")
-                self._lessons.full_entries.add(self._entry_name)
+                self._variants.history.lines.append(f"full: {error}")
+                lessons.full_entries.add(self._variants.entry.key.name)
                 reason = "max_variants"
-        outcomes.ran_eagerly(reason)
+        self._method.counters.ran_eagerly(reason)
         return None
 
     def _compile(self, call: Call, verdict: Compile | Pad, why: str) -> Answer | str:
@@ -243,7 +223,7 @@ class UnservedCalls:
         if (problem := obstacle.problem) is not None:
             return InputError(rules.name, problem.argument, problem.value, problem.allowed)
         if counted:
-            self._record.shapes.count_call(call.tensors)
+            self._variants.shapes.count_call(call.tensors)
         return rules.outside(call, obstacle.reason)
 
     def _pad(self, call: Call) -> PaddedCall | Obstacle:
@@ -252,28 +232,28 @@ class UnservedCalls:
         text = gear_text(spec, call.sizes(spec))
         answer = self._padded.add(self._variants.loaded.variants, call, text)
         if isinstance(answer, PaddedCall):
-            self._record.use.add(text, answer.graph, is_padded=True)
-            self._record.shapes.add(answer.graph)
+            self._method.use.add(text, answer.graph, is_padded=True)
+            self._variants.shapes.add(answer.graph)
             name = sizes_name(text, [gear_text(spec, gear) for gear in spec.gears])
-            self._record.history.lines.append(f"padded: {name}")
+            self._variants.history.lines.append(f"padded: {name}")
             logger.info("%s: %s is padded to a gear", self._rules.name, name)
         return answer
 
     def _cause_without_reason(self) -> str:
         """Return why there is no graph if no stored one was compared."""
-        faults = self._record.history.untold()
+        faults = self._variants.history.untold()
         return f"the cache cannot be used: {'; then '.join(faults)}" if faults else "its arguments are new"
 
     def _near_misfits(self, call: Call) -> tuple[Reason, ...]:
         """Return the plain arguments that alone keep a call from variants whose graphs take its tensors."""
         near = (variant for variant in self._variants.known if takes_tensors(variant, call))
-        return tuple(nearest_reasons(misfits(near, call), call.scope))
+        return tuple(nearest_misfits(near, call))
 
     def _reasons(self, call: Call, problems: Problems) -> tuple[Reason, ...]:
         """Return why no loaded graph serves a call: its sizes, or the arguments of the trace of each variant."""
         problem = problems.nearest()
         if problem is None:
             loaded = (active.variant for active in self._variants.loaded.variants)
-            return tuple(nearest_reasons(misfits(loaded, call), call.scope))
+            return tuple(nearest_misfits(loaded, call))
         text = f"argument `{problem.argument}` is {problem.value}; compiled for {problem.allowed}"
         return (Reason("gear", text, problem.argument, problem.allowed, problem.value),)
