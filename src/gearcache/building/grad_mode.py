@@ -1,4 +1,4 @@
-"""Captures a method that asks for the grad mode: one capture for both modes if they agree, else one for each."""
+"""Captures a method that asks for the grad mode: for one mode, or for both, which may have one capture."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gearcache.guards.evidence.constants import to_plain
 def settled(capture: Capture, with_grad: bool, capture_as: Callable[[bool], Capture] | None) -> Capture:
     """Return a capture that records the grad mode in which it holds, unless it holds in both.
 
-    `capture_as` makes the capture of a mode; None if the modes are known to differ.
+    `capture_as` makes the capture of a mode; None if the modes are known to differ, or only one of them is asked for.
     """
     if not capture.asks_grad_mode:
         return capture

@@ -332,7 +332,9 @@ class Tracer:
         capture = capture_as(self.with_grad)
         if self._request.bound.mode:  # set by a decorator
             return capture
-        capture = settled(capture, self.with_grad, None if self.asks_grad_mode else capture_as)
+        # A call with autograd off needs no graph for the other mode, and few programs ever call in both.
+        compares = len(self._request.grad_modes) > 1 and not self.asks_grad_mode
+        capture = settled(capture, self.with_grad, capture_as if compares else None)
         self.asks_grad_mode |= capture.asks_grad_mode
         return capture
 

@@ -96,6 +96,15 @@ def test_what_a_method_asks_and_sets_of_the_modes_is_right_or_refused(
     assert traces["decorated_asks"] == traces["inside"] == 1
 
 
+def test_a_call_without_autograd_is_traced_for_its_own_mode_alone(cache_dir: Path) -> None:
+    model = Asking()
+    cached = gearcache.cache_compile(model.asks_without, config=strict_config())
+    x = torch.randn(2, 4)
+    with torch.no_grad():
+        assert torch.equal(cached(x), model.asks_without(x))
+    assert cached.stats.traces == 1
+
+
 class Model(Asking):
     def __init__(self) -> None:
         super().__init__()
