@@ -32,8 +32,12 @@ _OF_CACHED_BASE = (
 #: Dynamo's text where a function of torch gets an object that no graph can hold, and its cause, which names the class.
 _OF_OBJECT = "Failed to convert args/kwargs to proxy"
 _OBJECT = re.compile(r"Variable\((\w+)\)$")
-#: The message where the trace is the first reader of a `functools.cached_property`, up to Python 3.11.
-_CACHED_PROPERTY = "it computes a `functools.cached_property`, under a lock: read it once before the first call"
+#: Dynamo's text where the method enters a lock, also that of a `functools.cached_property` up to Python 3.11.
+_LOCK = re.compile(r"`R?[Ll]ock` context manager")
+_OF_LOCK = (
+    "it enters a lock, which no graph can hold: if that guards what is set up at a first use, such as a "
+    "`functools.cached_property` or the hooks of `output_hidden_states=True`, call the method itself once before"
+)
 
 #: Replacements to suggest for functions of `torch.distributed` that Dynamo 2.13 cannot trace.
 _INSTEAD = {
@@ -56,8 +60,8 @@ def cause_of(error: BaseException) -> str:
         return "; ".join([f"`{failed[1]}` fails for tensors like these: {failed[2]}", *where[-1:]])
     if _CACHED_BASE.search(text) is not None:
         return "; ".join([_OF_CACHED_BASE, *where[-1:]])
-    if "`RLock` context manager" in text and any(frame.name == "__get__" for frame in _stack(error)):
-        return "; ".join([_CACHED_PROPERTY, *where[-1:]])
+    if _LOCK.search(text) is not None:
+        return "; ".join([_OF_LOCK, *where[-1:]])
     if first.startswith(_OF_OBJECT) and (given := _OBJECT.search(str(error.__cause__))) is not None:
         return "; ".join([_of_object(given[1]), *where[-1:]])
     if (decided := _OF_VALUES.search(text)) is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -30,6 +32,27 @@ def test_a_generator_is_named_with_the_way_out(cache_dir: Path) -> None:
     cached = gearcache.cache_compile(Net().forward, config=strict_config())
     with pytest.raises(gearcache.CaptureError, match=r"draws from a `torch\.Generator`"):
         cached(torch.ones(2), torch.Generator())
+
+
+@pytest.mark.parametrize("kind", [threading.Lock, threading.RLock])
+def test_a_lock_is_refused_until_what_it_guards_is_set_up(kind: Any, cache_dir: Path) -> None:
+    class Net(nn.Module):
+        lock = kind()
+        table: torch.Tensor | None = None
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.table is None:
+                with self.lock:
+                    self.table = torch.arange(2.0)
+            return x + self.table
+
+    net, x = Net(), torch.ones(2)
+    cached = gearcache.cache_compile(net.forward, config=strict_config())
+    with pytest.raises(CaptureError, match="it enters a lock, .*: .* call the method itself once before"):
+        cached(x)
+    expected = net(x)
+    assert torch.equal(cached(x), expected)
+    assert cached.stats.loads == 1
 
 
 def test_a_module_of_torchscript_is_refused_where_it_is_reached(cache_dir: Path) -> None:
