@@ -113,7 +113,6 @@ CASES: dict[str, tuple[Any, Any, list[Any]]] = {
         ["float32", "cpu", "torch.strided", 2],
         [torch.ones(2), torch.ones(2, 3).int(), None, [1]],
     ),
-    "reads": (torch.ones(2), ["requires_grad", ["bool", False]], [torch.ones(2, requires_grad=True), None]),
     "order": ((1, 2), None, [(2, 1), (1,), 5]),
     "positions": (moved("b"), None, [moved("a"), OrderedDict(b=2, a=1), OrderedDict(a=1), {"a": 1, "b": 2}, 5]),
     "definition": (shifted_by(1), None, [shifted_by(2), calling(double), double, 5]),
