@@ -267,7 +267,7 @@ KINDS: dict[str, Kind] = {
         of_value(
             "empty",
             lambda value: not value,
-            source=lambda writer, access, expected, compared: f"not {writer.path(access)}",
+            source=lambda writer, access, expected, compared: f"{'not ' if expected else ''}{writer.path(access)}",
         ),
         of_value(
             "name",
