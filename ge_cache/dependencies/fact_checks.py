@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import enum
 import types
 from collections.abc import Callable, Iterator
@@ -122,7 +121,16 @@ class FactChecks:
     def _type_test(
         self, kind: str, tested: type, source: Any, value: Any, asked: list[tuple[Any, Any]], answer: bool
     ) -> Iterator[Check]:
-        """Compare an `isinstance` or `issubclass`: of the class and the value tested, about classes with sources."""
+        """Compare an `isinstance` or `issubclass`: of the class tested, about classes with sources."""
+        if kind == "instance" and any("__class__" in vars(base) for base in tested.__mro__[:-1]):
+            raise CaptureError(
+                self._method, f"it asks for the class of a `{name_of(tested)}`, which has its own answer"
+            )
+        access = self._paths.find(source)
+        if access is None or not self._paths.leads_to(access, value):
+            access = self._paths.of_class(tested, self._classes.get(tested, Met()).sources)
+        elif kind == "instance":
+            access = access.then("type")
         checks, answers = [], []
         for target, target_source in asked:
             origin = getattr(target, "__origin__", None)  # of `list[int]`; `types.GenericAlias` has a descriptor there
@@ -131,27 +139,19 @@ class FactChecks:
                 raise CaptureError(self._method, f"it asks whether something is a `{cls!r}`, which is not a class")
             if type(cls).__name__ == "tensortype":
                 return  # `torch.FloatTensor` and similar classes: the dtype and the device of each input are checked
-            question = self._question(kind, tested, source, value, cls)
-            if question is None:
-                raise CaptureError(
-                    self._method,
-                    f"it asks whether a `{name_of(tested)}` is a `{name_of(cls)}`, which the class decides by "
-                    "code of its own, and no path leads there that another process could follow",
-                )
-            check_kind, access, operand = question
             try:
-                answers.append((isinstance if check_kind == "instance" else issubclass)(operand, cls))
+                answers.append(issubclass(tested, cls))
             except TypeError:
                 answers.append(False)
             if _is_plain(cls):
                 continue
             path = self._paths.of_class(cls, [target_source])
-            if path is None:
+            if path is None or access is None:
+                name = name_of(cls if path is None else tested)
                 raise CaptureError(
-                    self._method, f"no path leads to the class `{name_of(cls)}` that another process could follow"
+                    self._method, f"no path leads to the class `{name}` that another process could follow"
                 )
-            if access is not None:
-                checks.append(Check(check_kind, access, [path.to_plain(), answers[-1]]))
+            checks.append(Check("subclass", access, [path.to_plain(), answers[-1]]))
         if any(answers) is not answer:
             raise CaptureError(
                 self._method,
@@ -159,20 +159,6 @@ class FactChecks:
                 f"Dynamo takes it for {answer}",
             )
         yield from checks
-
-    def _question(
-        self, kind: str, tested: type, source: Any, value: Any, target: type
-    ) -> tuple[str, Access | None, Any] | None:
-        """Return (kind of the check, path, value) for a question about a value or its class."""
-        access = self._paths.find(source)
-        if access is not None and self._paths.leads_to(access, value):
-            if kind == "instance" and type(target).__instancecheck__ is abc.ABCMeta.__instancecheck__:
-                return "subclass", access.then("type"), tested
-            return kind, access, value
-        if _is_plain(target):
-            return "subclass", None, tested
-        access = self._paths.of_class(tested, self._classes.get(tested, Met()).sources)
-        return None if access is None else ("subclass", access, tested)
 
     def _class_check(self, names: set[str]) -> Check:
         records = {torch.Tensor: Met(), **self._classes}

@@ -87,8 +87,8 @@ def observed_checks(log: TraceLog, paths: Paths, traced: TracedCode, type_paths:
 
     The method's own code is in the key.
     """
-    checks_by_key: dict[Any, Check] = _shadows(traced.method)
     covered = Covered(traced.method.__code__)
+    checks_by_key: dict[Any, Check] = {}
     for function, source in log.of("function"):
         location, kind = paths.of_function(function, source), "function"
         if location is None:
@@ -97,43 +97,41 @@ def observed_checks(log: TraceLog, paths: Paths, traced: TracedCode, type_paths:
             key, access = location
             checks_by_key.setdefault(key, observe(kind, access, paths.walker.resolve(access)))
             covered.add(function.__code__)
-        checks_by_key |= _shadows(function)
+    traced_functions = list(dict.fromkeys(function for function, _ in log.of("function")))
+    checks = [check for function in (traced.method, *traced_functions) for check in _shadows(function)]
+    checks += checks_by_key.values()
     for name in sorted(name for (name,) in log.distinct("environment")):
-        access = Access(("environment", name))
-        checks_by_key["environment", name] = Check("constant", access, to_plain(os.environ.get(name)))
+        checks.append(Check("constant", Access(("environment", name)), to_plain(os.environ.get(name))))
     for function, source, step in log.of("call"):
         access = _path(function, source, paths).then(*step)
         result = paths.walker.resolve(access)
         try:
             is_found = isinstance(result, ModuleSpec)  # of a package, wherever it is installed
-            check = Check("not_none", access, True) if is_found else Check("constant", access, to_plain(result))
-            checks_by_key["call", access] = check
+            checks.append(Check("not_none", access, True) if is_found else Check("constant", access, to_plain(result)))
         except NotConstant as error:
             raise CaptureError(
                 log.method, f"the result of `{name_of(function)}` is not a constant but a {error}"
             ) from None
     for name, device in sorted({*log.of("state of a device"), *_ambient_autocast(traced.graph)}):
         access = by_name(getattr(torch, name)).then("called_with", device)
-        checks_by_key["called_with", access] = Check("constant", access, to_plain(paths.walker.resolve(access)))
+        checks.append(Check("constant", access, to_plain(paths.walker.resolve(access))))
     for function, source in log.of("untraced"):
         access = _path(function, source, paths)
         try:
-            checks_by_key["reached", access] = observe("reached", access, paths.walker.resolve(access))
+            checks.append(observe("reached", access, paths.walker.resolve(access)))
         except UnkeyableValue as error:
             cause = (
                 f"it calls `{name_of(function)}`, which a trace does not enter (`torch.compiler.allow_in_graph`), and "
                 f"no other process can compare what that uses: {error.detail} (a {error.type_name})"
             )
             raise CaptureError(log.method, cause) from None
-    checks_by_key |= _ancestors(type_paths, paths.walker)
-    checks_by_key |= _module_calls()
-    traced_functions = [function for function, _ in log.of("function")]
+    checks += [*_ancestors(type_paths, paths.walker), *_module_calls()]
     codes = {*covered, *traced.codes, *(function.__code__ for function in traced_functions)}
     library = library_functions(log.method, traced.graph.graph)
     names = _names_read(log, codes) | library.names
     check_tensors(log.method, names, traced_functions)
     facts = FactChecks(log, paths)
-    checks = [*checks_by_key.values(), *library_checks(log.method, library), *facts.checks(names)]
+    checks += [*library_checks(log.method, library), *facts.checks(names)]
     for code in facts.compared_code():
         covered.add(code)
     return Observed(checks, covered, facts.compares)
@@ -173,47 +171,39 @@ def _path(function: Any, source: Any, paths: Paths) -> Access:
     return by_name(function)
 
 
-def _shadows(function: types.FunctionType) -> dict[Any, Check]:
+def _shadows(function: types.FunctionType) -> list[Check]:
     """Return checks that a module still has no global of the name of a builtin that its function reads."""
     namespace = function.__globals__
     module = namespace.get("__name__")
     if is_versioned(function.__code__) or not isinstance(module, str):
-        return {}
+        return []
     access = Access(("module", module)).then("attr", "__dict__")
     names = {name for code in code_objects(function.__code__) for name in code.co_names}
-    return {
-        ("shadow", module, name): Check("lacks", access, name)
-        for name in names
-        if hasattr(builtins, name) and name not in namespace
-    }
+    return [Check("lacks", access, name) for name in names if hasattr(builtins, name) and name not in namespace]
 
 
-def _ancestors(type_paths: Iterable[Access], walker: Walker) -> dict[Any, Check]:
+def _ancestors(type_paths: Iterable[Access], walker: Walker) -> Iterable[Check]:
     """Return a check of the base classes of each user class: `isinstance` and `super` depend on them."""
-    checks: dict[Any, Check] = {}
+    checks: dict[type, Check] = {}
     for access in type_paths:
         try:
             cls = type(walker.resolve(access))
         except Exception as error:
             raise_interrupt(error)
             continue
-        if is_library(cls) or ("bases", cls) in checks:
-            continue
-        checks["bases", cls] = Check("bases", access.then("type"), [name_of(base) for base in cls.__mro__])
-    return checks
+        if not is_library(cls) and cls not in checks:
+            checks[cls] = Check("bases", access.then("type"), [name_of(base) for base in cls.__mro__])
+    return checks.values()
 
 
-def _module_calls() -> dict[Any, Check]:
-    """Return checks of the code and hooks between the call of a module and its `forward`."""
+def _module_calls() -> Iterator[Check]:
+    """Yield checks of the code and hooks between the call of a module and its `forward`."""
     module = Access(("module", _MODULE_GLOBALS))
-    checks = {
-        ("hooks", name): observe("length", module.then("attr", name), getattr(torch.nn.modules.module, name))
-        for name in _GLOBAL_HOOKS
-    }
+    for name in _GLOBAL_HOOKS:
+        yield observe("length", module.then("attr", name), getattr(torch.nn.modules.module, name))
     for name in ("__call__", "_call_impl"):
         access = module.then("attr", "Module").then("attr", name)
-        checks["module", name] = Check("function", access, function_plain(getattr(torch.nn.Module, name)))
-    return checks
+        yield Check("function", access, function_plain(getattr(torch.nn.Module, name)))
 
 
 def result_class_checks(code: types.CodeType) -> list[Check]:

@@ -25,7 +25,7 @@ from gearcache.guards.access import Access
 from gearcache.guards.evidence.checks import Check, observe
 from gearcache.guards.evidence.constants import NotConstant, to_plain
 from gearcache.guards.evidence.names import a_type
-from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES, reads, tensor_plain
+from gearcache.guards.evidence.tensor_facts import PLAIN_TYPES, tensor_plain
 
 #: Whether autograd is on in the current call.
 GRAD_MODE = Access(("module", "torch")).then("attr", "is_grad_enabled").then("call")
@@ -61,14 +61,16 @@ def tensor_checks(log: TraceLog, paths: Paths, matched: Iterable[Any], held_sour
         checks.append(observe("has_attr" if hasattr(tensor, _BUFFER_MARK) else "no_attr", path, tensor, _BUFFER_MARK))
     values = {(source, name): value for source, name, value in log.of("attribute of a tensor") if is_given(source)}
     for (source, name), value in values.items():
-        path = paths.of(source)
+        path = paths.of(source).then("attr", name)
+        if callable(paths.value(path)):
+            path = path.then("call")
         try:
-            expected = [name, to_plain(value)]
+            expected = to_plain(value)
         except NotConstant as error:
-            raise CaptureError(log.method, f"it reads `{name}` of `{path.text}`, a {error}") from None
-        if not reads(paths.value(path), expected):
-            raise CaptureError(log.method, f"it reads `{name}` of `{path.text}`, which a trace cannot tell")
-        checks.append(Check("reads", path, expected))
+            raise CaptureError(log.method, f"it reads `{path.text}`, a {error}") from None
+        if to_plain(paths.value(path)) != expected:
+            raise CaptureError(log.method, f"it reads `{path.text}`, which a trace cannot tell")
+        checks.append(Check("constant", path, expected))
     return checks
 
 
@@ -100,9 +102,8 @@ def weight_checks(log: TraceLog, paths: Paths, attributes: Iterable[Access]) -> 
     """Return checks of each call whether weights require grad, if a result was asked: a program may freeze them."""
     if not log.of("result asked"):
         return []
-    return [
-        Check("reads", access, ["requires_grad", to_plain(paths.value(access).requires_grad)]) for access in attributes
-    ]
+    asked = [access.then("attr", "requires_grad") for access in attributes]
+    return [observe("constant", path, paths.value(path)) for path in asked]
 
 
 def check_graph(log: TraceLog, graph: torch.fx.Graph, *, with_grad: bool) -> None:

@@ -7,7 +7,6 @@ replace `torchair` and `torchair._utils`, whose code runs in full at a later imp
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.machinery
 import logging
@@ -15,11 +14,11 @@ import os
 import sys
 import threading
 import types
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gearcache.import_hooks import ImportHook
 from gearcache.threads import freed_in_forks
 
 #: The packages that are replaced while the parts are imported: their own code imports the compilers.
@@ -123,31 +122,15 @@ class _StandIn(types.ModuleType):
         return getattr(importlib.import_module(self.__name__), name)
 
 
-class _Binder(MetaPathFinder):
-    """Sets, when a package itself is imported, its previously imported modules as its attributes."""
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        """Return the spec of the other finders, with a loader that binds first; None for other modules."""
-        if fullname.partition(".")[0] != "torchair" or not any(name.startswith(f"{fullname}.") for name in sys.modules):
-            return None
-        for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)
-            spec = find(fullname, path, target) if find is not None and finder is not self else None
-            if spec is not None:
-                break
-        else:
-            return None
-        execute = getattr(spec.loader, "exec_module", None)
-        if execute is None:
-            return spec
-
-        @functools.wraps(execute)
-        def exec_module(module: types.ModuleType) -> None:
-            _bind(module)
-            execute(module)
-
-        spec.loader.exec_module = exec_module
-        return spec
+def _executed(module: types.ModuleType, execute: Callable[[types.ModuleType], None]) -> None:
+    """Execute a package itself, with its previously imported modules as its attributes."""
+    _bind(module)
+    execute(module)
 
 
-_binder = _Binder()
+def _has_parts(name: str) -> bool:
+    """Whether modules of a package of torchair are imported, and maybe the package itself is not."""
+    return name.partition(".")[0] == "torchair" and any(other.startswith(f"{name}.") for other in sys.modules)
+
+
+_binder = ImportHook(_has_parts, _executed)

@@ -8,8 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import importlib.abc
-import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 import torch
 
 from gearcache.guards.gears.parse import geared_dims
+from gearcache.import_hooks import ImportHook
 
 _STANCE_MODULES = ("torch._dynamo.eval_frame", "torch._dynamo.decorators")
 
@@ -30,13 +29,20 @@ def stance() -> tuple[str, Any]:
 
 def watch_stance(changed: Callable[[], None]) -> None:
     """Call `changed` after each change of the stance, also when Dynamo is imported only later."""
-    finder = _StanceFinder(changed)
-    sys.meta_path.insert(0, finder)
-    if _STANCE_MODULES[0] in sys.modules:  # by now: another thread may have begun to import it
-        module = importlib.import_module(_STANCE_MODULES[0])
-        if finder in sys.meta_path:
-            sys.meta_path.remove(finder)
+
+    def execute(module: Any, original: Callable[[Any], None]) -> None:
+        original(module)
+        wrap(module)  # before any code can import the function by name
+
+    def wrap(module: Any) -> None:
+        if hook in sys.meta_path:
+            sys.meta_path.remove(hook)
             _wrap_set_stance(module, changed)
+
+    hook = ImportHook(_STANCE_MODULES[0].__eq__, execute)
+    sys.meta_path.insert(0, hook)
+    if _STANCE_MODULES[0] in sys.modules:  # by now: another thread may have begun to import it
+        wrap(importlib.import_module(_STANCE_MODULES[0]))
 
 
 def _wrap_set_stance(module: Any, changed: Callable[[], None]) -> None:
@@ -55,30 +61,6 @@ def _wrap_set_stance(module: Any, changed: Callable[[], None]) -> None:
     for name in _STANCE_MODULES:
         if name in sys.modules and getattr(sys.modules[name], "_set_stance", None) is original:
             sys.modules[name]._set_stance = set_stance  # type: ignore[attr-defined]
-
-
-class _StanceFinder(importlib.abc.MetaPathFinder):
-    """Finds one module as other finders do, and wraps a function of it before any code can import that by name."""
-
-    def __init__(self, changed: Callable[[], None]) -> None:
-        self._changed = changed
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        """Return a spec whose loader wraps; None for every other module."""
-        if fullname != _STANCE_MODULES[0]:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is None or spec.loader is None:
-            return None
-        execute = spec.loader.exec_module
-
-        def exec_module(module: Any) -> None:
-            execute(module)
-            _wrap_set_stance(module, self._changed)
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
 
 
 def shape_marks(tensors: Mapping[str, torch.Tensor]) -> list[list[Any]]:

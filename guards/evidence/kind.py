@@ -43,8 +43,8 @@ class Watching(Protocol):
     def add_path(self, access: Access) -> Any:
         """Watch all objects on a path; returns the value at its end."""
 
-    def add_type_test(self, value: Any, tested_class: Any) -> None:
-        """Watch what `isinstance` or `issubclass` may read."""
+    def add_type_test(self, cls: Any) -> None:
+        """Watch what `issubclass` reads of a class."""
 
     def add_classes(self, expected: Any) -> None:
         """Watch what classes define."""

@@ -20,7 +20,7 @@ from gearcache.guards.evidence.kind import Kind, Writer, of_question, of_value
 from gearcache.guards.evidence.members import changed_class
 from gearcache.guards.evidence.names import a_type, name_of
 from gearcache.guards.evidence.relations import RELATIONS
-from gearcache.guards.evidence.tensor_facts import is_tensor, read, reads, tensor_plain, tensor_predicate, tensor_text
+from gearcache.guards.evidence.tensor_facts import is_tensor, tensor_plain, tensor_predicate, tensor_text
 from gearcache.guards.keys import asked_key, has_key, is_asked
 
 
@@ -142,13 +142,6 @@ def _constant_source(writer: Writer, access: Access, expected: Any, compared: An
 def _identity_source(writer: Writer, access: Access, expected: Any, compared: Any) -> str | None:
     is_made_anew = isinstance(compared, types.MethodWrapperType)
     return None if is_made_anew else f"{writer.path(access)} is {writer.bind(compared)}"
-
-
-def _reads_source(writer: Writer, access: Access, expected: Any, compared: Any) -> str | None:
-    name, constant = expected
-    if constant not in (None, ["bool", True], ["bool", False]) or not name.isidentifier() or name == "is_inference":
-        return None
-    return f"{writer.path(access)}.{name} is {None if constant is None else constant[1]!r}"
 
 
 def _watch_attribute(watching: Any, value: Any, expected: Any) -> None:
@@ -274,7 +267,7 @@ KINDS: dict[str, Kind] = {
         of_value(
             "empty",
             lambda value: not value,
-            source=lambda writer, access, expected, compared: f"not {writer.path(access)}",
+            source=lambda writer, access, expected, compared: f"{'not ' if expected else ''}{writer.path(access)}",
         ),
         of_value(
             "name",
@@ -328,14 +321,6 @@ KINDS: dict[str, Kind] = {
             source=lambda writer, access, expected, compared: (
                 f"{writer.bind(tensor_predicate(expected))}({writer.path(access)})"
             ),
-        ),
-        of_question(
-            "reads",
-            reads,
-            was="{}",
-            now=lambda value, expected: readable(_constant(read(value, expected[0]))),
-            wanted=lambda expected: f"`{expected[0]}` was {readable(expected[1])}",
-            source=_reads_source,
         ),
         # Definitions of classes, see `guards.evidence.members`.
         Kind(

@@ -1,5 +1,6 @@
 """The kinds of checks that relate objects at several paths, a row each.
 
+`subclass` expects `[path of a class, answer]`, of a class, also for `isinstance` of an object of it.
 `distinct` expects `[count, paths]`: the value and the first `count` of the others must be different objects, from each
 other and from the rest; objects in the rest may be identical. `numbers` expects `[conditions, [[name, path], …]]`: all
 paths lead to ints, or for a name like `f0` to floats, and with them as these names all conditions hold.
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gearcache.guards.access import Access
-from gearcache.guards.evidence.kind import Kind, Writer, of_relation
+from gearcache.guards.evidence.kind import Writer, of_relation
 from gearcache.guards.evidence.names import a_type
 from gearcache.guards.gears.expressions import FINITE, NAMESPACE, checked_expression, holds
 from gearcache.interrupts import raise_interrupt
@@ -97,34 +98,18 @@ def _places(expected: Any) -> list[Access]:
     return [Access.from_plain(path) for _, path in expected[1]]
 
 
-def _type_test(name: str, function: Any) -> Kind:
-    """Return the kind of `isinstance` or `issubclass`, which expects `[path of the class, answer]`."""
+def _is_subclass(value: Any, expected: Any, classes: Sequence[Any]) -> bool:
+    """Whether `issubclass` of a class and the one at the other path gives what it gave."""
+    try:
+        return issubclass(value, classes[0]) is expected[1]
+    except Exception as error:  # in the class's own code
+        raise_interrupt(error)
+        return False
 
-    def answer(value: Any, expected: Any, classes: list[Any]) -> bool:
-        try:
-            return function(value, classes[0]) is expected[1]
-        except Exception as error:  # in the class's own code
-            raise_interrupt(error)
-            return False
 
-    def source(writer: Writer, access: Access, expected: Any, compared: Any) -> str:
-        value, cls = writer.path(access), writer.path(Access.from_plain(expected[0]))
-        return f"{writer.builtin(function)}({value}, {cls}) is {expected[1]!r}"
-
-    def words(path: str, expected: Any, wanted: str, present: str) -> str:
-        cls = Access.from_plain(expected[0]).text
-        return f"`{path}`: `{function.__name__}` of `{cls}` was {expected[1]}, is now {present}"
-
-    return of_relation(
-        name,
-        lambda expected: _path(expected[0]),
-        answer,
-        watch=lambda watching, value, expected: watching.add_type_test(
-            value, watching.add_path(Access.from_plain(expected[0]))
-        ),
-        source=source,
-        words=words,
-    )
+def _subclass_source(writer: Writer, access: Access, expected: Any, compared: Any) -> str:
+    value, cls = writer.path(access), writer.path(Access.from_plain(expected[0]))
+    return f"{writer.builtin(issubclass)}({value}, {cls}) is {expected[1]!r}"
 
 
 RELATIONS = (
@@ -148,8 +133,18 @@ RELATIONS = (
         words=lambda path, expected, wanted, present: f"`{path}` was {wanted}, is now {present}",
         source=_distinct_source,
     ),
-    _type_test("instance", isinstance),
-    _type_test("subclass", issubclass),
+    of_relation(
+        "subclass",
+        lambda expected: _path(expected[0]),
+        _is_subclass,
+        watch=lambda watching, value, expected: watching.add_type_test(
+            watching.add_path(Access.from_plain(expected[0]))
+        ),
+        source=_subclass_source,
+        words=lambda path, expected, wanted, present: (
+            f"`{path}`: `issubclass` of `{Access.from_plain(expected[0]).text}` was {expected[1]}, is now {present}"
+        ),
+    ),
     of_relation(
         "numbers",
         _places,

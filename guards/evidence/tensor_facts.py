@@ -1,4 +1,4 @@
-"""Checks of tensors that are not inputs of the graph, and of facts read from a tensor beyond sizes and dtype."""
+"""Checks of tensors that are not inputs of the graph."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from gearcache.guards.evidence.constants import to_plain
 from gearcache.guards.evidence.names import a_type
 
 #: Classes that are interchangeable: any further question of a method has a check of its own.
@@ -49,15 +48,3 @@ def tensor_predicate(expected: list[Any]) -> Callable[[Any], bool]:
         return bool(value.dim() == rank and value.device.type == device)
 
     return holds
-
-
-def read(value: Any, name: str) -> Any:
-    """Return an attribute, or what a method without arguments gives."""
-    member = getattr(value, name)
-    return member() if callable(member) else member
-
-
-def reads(value: Any, expected: list[Any]) -> bool:
-    """Whether an attribute, or a method without arguments, gives `[name, constant]`."""
-    name, constant = expected
-    return bool(to_plain(read(value, name)) == constant)

@@ -6,7 +6,6 @@ class; as long as these hold the same objects, the evidence holds and need not b
 
 from __future__ import annotations
 
-import abc
 import builtins
 import os
 import sys
@@ -16,7 +15,7 @@ from typing import Any
 
 import torch
 
-from gearcache.guards.access import _STEPS, Access, Scope, own_attributes
+from gearcache.guards.access import _STEPS, Access, Scope
 from gearcache.guards.evidence.kinds import KINDS
 from gearcache.guards.evidence.members import all_names, is_immutable
 from gearcache.guards.evidence.tree import EMPTY, Tree
@@ -156,22 +155,12 @@ class WatchedFacts(WatchedObjects):
         """Watch a function that the graph holds untraced, and all that it uses: each call describes it anew."""
         self._ask(of_reached(value))
 
-    def add_type_test(self, value: Any, tested_class: Any) -> None:
-        """Watch everything that a class's own instance check may read."""
+    def add_type_test(self, cls: Any) -> None:
+        """Watch what `issubclass` reads of a class: its registry, and the hook of an abstract class."""
         self._ask(of_abstract_classes())
-        for cls in (*tested_class.__mro__, *type(tested_class).__mro__):
-            if not is_immutable(cls):
-                self._add_keys(cls, None, cls.__name__)
-        protocols = [cls for cls in tested_class.__mro__ if "_is_protocol" in vars(cls)]
-        if not protocols and type(tested_class) is abc.ABCMeta:
-            return
-        names = {name for cls in protocols for name in (*vars(cls), *vars(cls).get("__annotations__", ()))} or None
-        for cls in (value if isinstance(value, type) else type(value)).__mro__:
-            if not is_immutable(cls):
-                self._add_keys(cls, names, cls.__name__)
-        attributes = own_attributes(value)
-        if attributes is not None:
-            self._add_keys(attributes, names, type(value).__name__)
+        for each in (*cls.__mro__, *type(cls).__mro__):
+            if not is_immutable(each):
+                self._add_keys(each, None, each.__name__)
 
     def _add_step(self, value: Any, step: str, argument: Any) -> None:
         if step == "member":

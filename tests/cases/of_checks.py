@@ -5,7 +5,7 @@ import collections.abc
 import functools
 import typing
 
-from tests.cases.case import Case, changed, put
+from tests.cases.case import Case, changed, texts
 
 
 class Shape(abc.ABC):
@@ -41,15 +41,30 @@ class Loose(metaclass=Checked):
     accepts = False
 
 
+class CheckedSubclass(type):
+    def __subclasscheck__(cls, other):
+        return True
+
+
+class LooseOfClasses(metaclass=CheckedSubclass):
+    pass
+
+
 @functools.singledispatch
 def described(value, x):
     return x * 2
 
 
+class Disguised:
+    @property
+    def __class__(self):
+        return Square
+
+
 class Net(Case):
     def __init__(self):
         super().__init__()
-        self.object = Square()
+        self.object, self.disguised = Square(), Disguised()
 
 
 def registered(cls):
@@ -85,11 +100,6 @@ def hook_accepts(self, patch):
     asked_anew(patch, Hooked)
 
 
-def square_draws(self, patch):
-    patch(Square, "draw", lambda self: 1)
-    asked_anew(patch, Drawable)
-
-
 def square_is_described(self, patch):
     described.register(Square, lambda value, x: x * 7)
     cells = dict(zip(described.register.__code__.co_freevars, described.register.__closure__, strict=True))
@@ -106,15 +116,6 @@ CASES = changed(
             registered(collections.abc.Mapping),
         ),
         "a subclass hook": ("return x * 2 if isinstance(self.object, Hooked) else x * 3", hook_accepts),
-        "a protocol is met by a method": ("return x * 2 if isinstance(self.object, Drawable) else x * 3", square_draws),
-        "a protocol is met by an attribute": (
-            "return x * 2 if isinstance(self.object, Named) else x * 3",
-            lambda self, patch: patch(self.object, "name", "square"),
-        ),
-        "a metaclass accepts a tensor": (
-            "return x * 2 if isinstance(x, Loose) else x * 3",
-            put(Loose, "accepts", True),
-        ),
         "a single dispatch gets a type": ("return described(self.object, x)", square_is_described),
         "a pattern is matched": (
             """
@@ -127,4 +128,20 @@ CASES = changed(
             registered(Shape),
         ),
     },
+)
+REFUSED = texts(
+    Net,
+    {
+        "a protocol is met by a method": "return x * 2 if isinstance(self.object, Drawable) else x * 3",
+        "a protocol is met by an attribute": "return x * 2 if isinstance(self.object, Named) else x * 3",
+        "a class is asked for a protocol": "return x * 2 if issubclass(Square, Drawable) else x * 3",
+        "a metaclass accepts a tensor": "return x * 2 if isinstance(x, Loose) else x * 3",
+        "a metaclass accepts a class": "return x * 2 if issubclass(Square, LooseOfClasses) else x * 3",
+    },
+    refused="a protocol, or a class whose metaclass has an `__instancecheck__` or `__subclasscheck__`",
+)
+DISGUISED = texts(
+    Net,
+    {"an object names its class": "return x * 2 if isinstance(self.disguised, Shape) else x * 3"},
+    refused="it asks for the class of a `.*Disguised`, which has its own answer",
 )

@@ -48,6 +48,7 @@ ALLOWED = {
         "gearcache.interrupts",
         "gearcache.child_process",
         "gearcache.collection",
+        "gearcache.import_hooks",
         "gearcache.threads",
         "gearcache.torch_state",
         "gearcache.cache.files.trust",

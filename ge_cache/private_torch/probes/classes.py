@@ -90,13 +90,7 @@ def called_class(trace: Any, original: Any, self: Any, *arguments: Any, **keywor
 @probes.at(BuiltinVariable, "call_isinstance")
 def asked_instance(trace: Any, original: Any, self: Any, tx: Any, arg: Any, isinstance_type_var: Any) -> Any:
     """Note the answer to `isinstance`."""
-    for cls, _ in _classes(isinstance_type_var):
-        if isinstance(cls, type) and is_users(type(cls).__instancecheck__):
-            trace.refuse(
-                f"it asks whether something is a `{name_of(cls)}`, whose metaclass has an `__instancecheck__`: "
-                "a trace notes nothing of what that reads",
-                at_once=True,
-            )
+    _check_tests(trace, isinstance_type_var)
     if isinstance(arg, TensorVariable) and _asks_for_class(isinstance_type_var.as_python_constant()):
         _note_class(trace, arg, tx)
     result = original(self, tx, arg, isinstance_type_var)
@@ -120,6 +114,7 @@ def asked_type(trace: Any, original: Any, self: Any, tx: Any, obj: Any) -> Any:
 @probes.at(object_protocol, "generic_issubclass")
 def asked_subclass(trace: Any, original: Any, tx: Any, derived: Any, cls: Any) -> Any:
     """Note the answer to `issubclass`."""
+    _check_tests(trace, cls)
     result = original(tx, derived, cls)
     if result.is_python_constant():
         value = derived.get_real_python_backed_value()
@@ -136,6 +131,18 @@ def called_builtin(trace: Any, original: Any, self: Any, tx: Any, args: Any, kwa
     if methods and len(args) == 2:
         _check_number(trace, methods[0], *(operand.realize() for operand in args))
     return original(self, tx, args, kwargs)
+
+
+def _check_tests(trace: Any, classes: Any) -> None:
+    """Refuse tests of types that read more than the class: by a metaclass of the user's, or for a protocol."""
+    for cls, _ in _classes(classes):
+        tests = (getattr(type(cls), "__instancecheck__", None), getattr(type(cls), "__subclasscheck__", None))
+        if any(map(is_users, tests)) or getattr(cls, "_is_protocol", False):
+            trace.refuse(
+                f"it asks whether something is a `{name_of(cls)}`, a protocol, or a class whose metaclass has an "
+                "`__instancecheck__` or `__subclasscheck__`: a trace notes nothing of what that reads",
+                at_once=True,
+            )
 
 
 def _asks_for_class(classes: Any) -> bool:

@@ -19,11 +19,13 @@ from gearcache.ge_cache.private_torch.probe import Nesting, Place, Probes, metho
 from gearcache.ge_cache.private_torch.renamed import all_names
 
 #: Dynamo's methods of a dictionary variable that learn no more of it than single keys. All lookups end in
-#: `__contains__` and `getitem_const`; the others pass the variable on, find its methods, or ask for its class.
+#: `__contains__` and `getitem_const`; the others make the variable, pass it on, find its methods, or ask for its class.
 _LOOKUPS = {"__contains__", "getitem_const", "getitem_const_raise_exception_if_absent"}
 _HARMLESS = all_names(
     {
         *_LOOKUPS,
+        "__init__",
+        "_get_dict_cls_from_user_cls",
         "_maybe_get_baseclass_method",
         "generic_getattr",
         "get_source_by_walking_mro",
@@ -55,8 +57,6 @@ _HARMLESS |= {
 }
 #: Methods of torch 2.15: they ask for the class, or call a method or a slot, which counts by itself.
 _HARMLESS |= {"call_base_method", "inherits_base_slot", "lookup_slotdefs", "method_flags_type", "python_type_name"}
-#: Functions that create a variable.
-_PLAIN = {"__init__", "_get_dict_cls_from_user_cls"}
 #: Functions of Dynamo that read the value of a variable for its class.
 _CLASS_READERS = {"_call_getattr", "call_isinstance"}
 _CALL = "call_method"
@@ -75,14 +75,7 @@ def _methods(is_chosen: Callable[[str], bool]) -> Iterator[Place]:
                 yield cls, name
 
 
-@probes.at_each(lambda: _methods(lambda name: name in _PLAIN))
-def made(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
-    """Make a variable."""
-    with trace.state(_Methods):
-        return original(self, *arguments, **keywords)
-
-
-@probes.at_each(lambda: _methods(lambda name: name in _HARMLESS - _LOOKUPS - _PLAIN))
+@probes.at_each(lambda: _methods(lambda name: name in _HARMLESS - _LOOKUPS))
 def used_harmlessly(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
     """Learn no more than single keys."""
     with trace.state(_Methods):
@@ -100,7 +93,7 @@ def called_method(trace: Any, original: Any, self: Any, tx: Any, name: str, *arg
         return original(self, tx, name, *arguments, **keywords)
 
 
-@probes.at_each(lambda: _methods(lambda name: name not in _HARMLESS | _PLAIN | {_CALL}))
+@probes.at_each(lambda: _methods(lambda name: name not in _HARMLESS | {_CALL}))
 def used(trace: Any, original: Any, self: Any, *arguments: Any, **keywords: Any) -> Any:
     """Note a use of all keys."""
     with trace.state(_Methods):
@@ -137,7 +130,8 @@ def read_content(trace: Any, self: Any) -> None:
 
 
 def _note_met(trace: Any, variable: Any) -> None:
-    if variable.source is not None and type(variable) is UserDefinedDictVariable:
+    # One that is being made has no source yet.
+    if type(variable) is UserDefinedDictVariable and vars(variable).get("source") is not None:
         trace.state(Lookups).met(variable.source, variable.value)
 
 

@@ -5,8 +5,6 @@ Nothing is imported for this. A function is recognised by its identity: a name t
 
 from __future__ import annotations
 
-import functools
-import importlib.abc
 import sys
 import threading
 import types
@@ -14,11 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gearcache.compat.entrances import is_being_reexported, is_owned
+from gearcache.import_hooks import ImportHook
 from gearcache.threads import freed_in_forks
 
 
-class Replacement(importlib.abc.MetaPathFinder):
-    """Puts our functions in place of others. It is also a module finder, to replace them when a module is imported.
+class Replacement:
+    """Puts our functions in place of others, also in modules that are imported later.
 
     `wanted` is module -> name -> function, each its own function object; `seen` is called after every such import.
     """
@@ -29,6 +28,7 @@ class Replacement(importlib.abc.MetaPathFinder):
         self._lock = freed_in_forks(threading.RLock())
         self._replaced: dict[tuple[types.ModuleType, str], tuple[Any, types.FunctionType]] = {}
         self._is_active = False
+        self._hook = ImportHook(wanted.__contains__, self._execute)
 
     def begin(self) -> None:
         """Replace in imported modules, and from now on in modules at their import. Names bound earlier follow.
@@ -39,7 +39,7 @@ class Replacement(importlib.abc.MetaPathFinder):
             if self._is_active:
                 return
             self._is_active = True
-            sys.meta_path.insert(0, self)
+            sys.meta_path.insert(0, self._hook)
             self._replace_loaded()
             self._follow()
 
@@ -49,7 +49,7 @@ class Replacement(importlib.abc.MetaPathFinder):
             if not self._is_active:
                 return
             self._is_active = False
-            sys.meta_path.remove(self)
+            sys.meta_path.remove(self._hook)
             originals = self._originals()
             replaced = dict.fromkeys(module for module, _ in self._replaced)
             for module in dict.fromkeys((*replaced, *_modules().values())):
@@ -58,34 +58,14 @@ class Replacement(importlib.abc.MetaPathFinder):
                         vars(module)[name] = originals[id(value)]
             self._replaced.clear()
 
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        """Return a spec whose loader replaces the names of the module; None for a module without names to replace."""
-        if fullname not in self._functions:
-            return None
-        for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)
-            spec = find(fullname, path, target) if find is not None and finder is not self else None
-            if spec is not None:
-                break
-        else:
-            return None
-        if spec.loader is None or not hasattr(spec.loader, "exec_module"):
-            return spec
-        execute = spec.loader.exec_module
-
-        @functools.wraps(execute)
-        def exec_module(module: types.ModuleType) -> None:
-            del spec.loader.exec_module
-            execute(module)
-            with self._lock:
-                if self._is_active:
-                    for key in [key for key in self._replaced if key[0] is module]:  # it was reloaded
-                        del self._replaced[key]
-                    self._replace_loaded(module)
-            self._on_import()
-
-        spec.loader.exec_module = exec_module
-        return spec
+    def _execute(self, module: types.ModuleType, execute: Callable[[types.ModuleType], None]) -> None:
+        execute(module)
+        with self._lock:
+            if self._is_active:
+                for key in [key for key in self._replaced if key[0] is module]:  # it was reloaded
+                    del self._replaced[key]
+                self._replace_loaded(module)
+        self._on_import()
 
     def _replace_loaded(self, executed: types.ModuleType | None = None) -> None:
         """Replace in every module that has bound its names by now; `executed` is one that has just run."""

@@ -11,6 +11,7 @@ import torch
 from msgspec import msgpack
 
 from gearcache.guards.access import Access, Scope, Walker
+from gearcache.guards.dispatch.check_code import CheckWriter
 from gearcache.guards.evidence.checks import Check, observe
 from gearcache.guards.evidence.kinds import KINDS
 from gearcache.guards.evidence.relations import RELATIONS
@@ -113,7 +114,6 @@ CASES: dict[str, tuple[Any, Any, list[Any]]] = {
         ["float32", "cpu", "torch.strided", 2],
         [torch.ones(2), torch.ones(2, 3).int(), None, [1]],
     ),
-    "reads": (torch.ones(2), ["requires_grad", ["bool", False]], [torch.ones(2, requires_grad=True), None]),
     "order": ((1, 2), None, [(2, 1), (1,), 5]),
     "positions": (moved("b"), None, [moved("a"), OrderedDict(b=2, a=1), OrderedDict(a=1), {"a": 1, "b": 2}, 5]),
     "definition": (shifted_by(1), None, [shifted_by(2), calling(double), double, 5]),
@@ -122,6 +122,16 @@ CASES: dict[str, tuple[Any, Any, list[Any]]] = {
 
 def _failure(check: Check, value: Any) -> Any:
     return check.failure(Walker(Scope({"value": value}, {})))
+
+
+def _is_dispatched(check: Check, value: Any, other: Any) -> bool:
+    """Whether the dispatch that was written for one value takes a call with another."""
+    writer = CheckWriter(Scope({"value": value}, {}), "self", ["self", "value"])
+    source = writer.check(check, KINDS[check.kind].compared(value))
+    try:
+        return bool(eval(source, writer.namespace, {"value": other}))  # noqa: S307 - as the dispatch does
+    except Exception:
+        return False
 
 
 def test_every_kind_is_tried() -> None:
@@ -135,13 +145,22 @@ def test_a_check_holds_for_its_value_and_for_no_other(kind: str) -> None:
     again = Check.from_plain(msgpack.decode(msgpack.encode(check.to_plain())))
     assert again == check
     assert _failure(again, value) is None
+    assert _is_dispatched(again, value, value)
     tree = msgpack.decode(msgpack.encode(evidence_tree([check])))
     assert evidence_failure(tree, Scope({"value": value}, {})) is None
     for other in others:
         failure = _failure(again, other)
         assert failure is not None, other
         assert "`value`" in str(failure)
+        assert not _is_dispatched(again, value, other), other
         assert evidence_failure(tree, Scope({"value": other}, {})) is not None, other
+
+
+def test_what_holds_something_is_no_more_taken_when_it_is_empty() -> None:
+    check = observe("empty", VALUE, {1: 2})
+    assert (_failure(check, {3: 4}), _is_dispatched(check, {1: 2}, {3: 4})) == (None, True)
+    assert _failure(check, {}) is not None
+    assert not _is_dispatched(check, {1: 2}, {})
 
 
 def test_a_check_of_something_that_is_gone_fails_and_says_so() -> None:
