@@ -78,8 +78,7 @@ class Binding:
 
     def dispatch(self, miss: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function for future calls, valid for the global states seen so far."""
-        states, bound = self._states, self.method.bound
-        method, instance, scope = bound.function, bound.instance, bound.scope({})
+        states, function, scope = self._states, self.method.bound.function, self.method.bound.scope({})
         try:
             unchanged = self._watch.over(self.loaded.bases()) if self.loaded.gears else None
             parts = [*self.loaded.gears, states, unchanged, miss]
@@ -89,12 +88,12 @@ class Binding:
             if self.method.settings.validate != "inputs":
                 admits = None
             is_compared = self._is_compared()
-            made = build_dispatch(method, instance, gears, scope, states, unchanged, miss, is_compared, admits)
+            made = build_dispatch(function, scope, gears, states, unchanged, miss, is_compared, admits)
             self._made = parts, made
             return made
         except Exception as error:
             self._variants.distrust(error)
-            return build_dispatch(method, instance, [], scope, states, None, miss)
+            return build_dispatch(function, scope, [], states, None, miss)
 
     def _is_compared(self) -> Callable[[str, int], bool]:
         """Return which dims a lookup compares regardless of the loaded gears: all geared ones, if nothing else checks.

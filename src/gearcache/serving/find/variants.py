@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import time
+from typing import TYPE_CHECKING
 
 from gearcache.cache.keys.fingerprint import is_module_of, is_state_of
 from gearcache.cache.result import MissReason
@@ -18,13 +19,16 @@ from gearcache.interrupts import raise_interrupt
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.activate import ActiveVariant, activate
-from gearcache.serving.find.entry import Absence, Entry, Sibling
+from gearcache.serving.find.entry import Absence, Entry
 from gearcache.serving.find.evidence import EvidenceCheck, WatchedEvidence
 from gearcache.serving.find.fit import ArgumentCheck, takes, takes_tensors, tensors_of
 from gearcache.serving.find.loaded import NOTHING_NEW, Answer, LoadedVariants
 from gearcache.telemetry.gear_use import ShapesMet
 from gearcache.telemetry.history import History
 from gearcache.telemetry.spans import span
+
+if TYPE_CHECKING:
+    from gearcache.serving.find.sibling_entries import Sibling
 
 logger = logging.getLogger("gearcache")
 #: The reasons of a miss that are faults of the cache or the host: all of them, the most specific one first.
@@ -153,7 +157,9 @@ class Variants:
         """Return the variants of sibling entries, the first time; they are known then."""
         if self._siblings is not None or (absence is not None and absence.kind != MissReason.ABSENT.value):
             return []
-        self._siblings = self.entry.siblings()
+        from gearcache.serving.find.sibling_entries import siblings_of
+
+        self._siblings = siblings_of(self.entry)
         return [variant for sibling in self._siblings for variant in sibling.variants]
 
     def _take_fitting(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import logging
 import os
 import threading
@@ -16,6 +15,7 @@ import torch
 
 from gearcache.errors import InputError, MissingTorchNames, OptionError, TooManyVariants, UncalledProbes
 from gearcache.guards.gears.parse import GearSpec
+from gearcache.serving.call.bound_method import BoundMethod
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.loaded import Frame
@@ -239,14 +239,14 @@ def _check_fork(method: ResolvedMethod) -> None:
         )
 
 
-def take_wait(name: str, function: Callable[..., Any], kwargs: dict[str, Any], *, is_background: bool) -> bool:
+def take_wait(name: str, method: BoundMethod, kwargs: dict[str, Any], *, is_background: bool) -> bool:
     """Take `wait` out of the arguments of `warm`, unless the method has one of this name; returns whether to wait.
 
     By default `warm` does not wait with `on_miss="background"`. `OptionError` for a value that is not a bool, and for
     False if every `warm` waits.
     """
-    signatures = [inspect.signature(function, follow_wrapped=follows) for follows in (False, True)]
-    if "wait" not in kwargs or any("wait" in signature.parameters for signature in signatures):
+    signature = method.signature()
+    if "wait" not in kwargs or "wait" in (*signature.outer.parameters, *signature.inner.parameters):
         return not is_background
     wait = kwargs.pop("wait")
     if not isinstance(wait, bool) or not (wait or is_background):
