@@ -528,7 +528,7 @@ def test_a_fault_of_the_cache_begins_no_build(cache_dir: Path, monkeypatch: pyte
     def fails(*_: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("gearcache.serving.find.variants.Variants.take_fresh", fails)
+    monkeypatch.setattr("gearcache.serving.find.known.KnownVariants.take_fresh", fails)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fork", lambda: pytest.fail("a build has begun"))
         for _ in range(2):

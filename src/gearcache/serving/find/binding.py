@@ -151,7 +151,7 @@ class Binding:
     def _store_served(self) -> None:
         """In a prewarm, store in this entry what its siblings serve: it is for hosts that may not have these."""
         if not self.method.serves:
-            self._variants.adopt_siblings()
+            self._variants.known.adopt_siblings(self.loaded.stored_variants())
 
     def _look_up(self, call: Call) -> Answer:
         try:

@@ -70,6 +70,10 @@ class LoadedVariants:
         self.variants.clear()
         self.gears = []
 
+    def stored_variants(self) -> list[StoredVariant]:
+        """Return the loaded variants as they are stored."""
+        return [active.variant for active in self.variants]
+
     def gear_texts(self) -> list[str]:
         """Return the texts of the loaded gears."""
         return [graph.gear.text for active in self.variants for graph in active.graphs]

@@ -50,7 +50,7 @@ class EntryTiers:
         evidence = EvidenceCheck(call.scope)
 
         def is_served_by(fetched: list[StoredVariant]) -> bool:
-            self._variants.renew(fetched)  # equal ones that were of no use are tried again
+            self._variants.known.forget(fetched)  # equal ones that were of no use are tried again
             return is_served()
 
         return Wanted(

@@ -139,7 +139,7 @@ class BackgroundBuilds:
         Raises as `Binding.prepare` does; a fault of the cache ends all builds.
         """
         try:
-            _, is_fresh = self._variants.take_fresh()
+            _, is_fresh = self._variants.known.take_fresh()
             return self._variants.look_up(call, counted=False).frame if is_fresh else None
         except Exception as error:
             self._history.fault_or_raise(error)

@@ -204,7 +204,7 @@ class Builds:
 
     def _is_loaded(self, result: BuildResult) -> bool:
         """Whether a build has made nothing but what this process has loaded: a call that it serves only when padded."""
-        loaded = [active.variant for active in self.variants.loaded.variants]
+        loaded = self.variants.loaded.stored_variants()
         return all(any(are_of_one_trace(item.variant, each) for each in loaded) for item in result.variants)
 
     def _load_from_memory(self, result: BuildResult, call: Call) -> Answer | None:
@@ -248,12 +248,11 @@ class Builds:
 
     def missing_gears(self, call: Call) -> list[tuple[int, ...]]:
         """Return the possible gears of the spec that no loaded variant has for such a call."""
-        variants = [active.variant for active in self.variants.loaded.variants]
-        return missing_gears(variants, call, call.spec(self._method.spec))
+        return missing_gears(self.variants.loaded.stored_variants(), call, call.spec(self._method.spec))
 
     def _look_again(self, call: Call, *, is_padded: bool) -> list[StoredVariant] | Answer:
         """Return the variants to keep; or the answer, if one that serves this call has appeared and is loaded now."""
-        present, is_fresh = self.variants.take_fresh()
+        present, is_fresh = self.variants.known.take_fresh()
         if not is_fresh:
             return present
         answer = self.variants.look_up(call)

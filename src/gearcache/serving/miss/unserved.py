@@ -261,14 +261,13 @@ class UnservedCalls:
 
     def _near_misfits(self, call: Call) -> tuple[Reason, ...]:
         """Return the plain arguments that alone keep a call from variants whose graphs take its tensors."""
-        near = (variant for variant in self._variants.known if takes_tensors(variant, call))
+        near = (variant for variant in self._variants.known.all() if takes_tensors(variant, call))
         return tuple(nearest_misfits(near, call))
 
     def _reasons(self, call: Call, problems: Problems) -> tuple[Reason, ...]:
         """Return why no loaded graph serves a call: its sizes, or the arguments of the trace of each variant."""
         problem = problems.nearest()
         if problem is None:
-            loaded = (active.variant for active in self._variants.loaded.variants)
-            return tuple(nearest_misfits(loaded, call))
+            return tuple(nearest_misfits(self._variants.loaded.stored_variants(), call))
         text = f"argument `{problem.argument}` is {problem.value}; compiled for {problem.allowed}"
         return (Reason("gear", text, problem.argument, problem.allowed, problem.value),)
