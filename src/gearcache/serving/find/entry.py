@@ -180,7 +180,7 @@ class Entry:
 
         Misses are counted before anything is compiled; with tiers they are counted afterwards, as a tier may serve.
         """
-        from gearcache.telemetry.wait_line import WaitLine
+        from gearcache.telemetry.progress import WaitLine
 
         with WaitLine(self._history.name, self._settings.lock_timeout) as line, self.store.exclusive(self.key):
             line.end()

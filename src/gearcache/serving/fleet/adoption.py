@@ -69,7 +69,7 @@ def adopt(binding: Binding, call: Call, ranks: Ranks, artifacts: Sequence[Made],
         if len(others) + len(adopted) > entry.max_variants or not all(map(entry.is_whole, adopted)):
             return False
         entry.adopt(adopted, others)
-    binding.builds.take_in()
+    binding.builds.variants.read_again()
     return True
 
 

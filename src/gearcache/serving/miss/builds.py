@@ -135,7 +135,7 @@ class Builds:
             remote.fetch(
                 self.tiers.wanted(call, spec, present, lambda: not self._load_present(call)[1], any_sizes=True)
             )
-        self.take_in()
+        self.variants.read_again()
 
     def prepare_fork(self, call: Call, spec: GearSpec) -> str:
         """Open the tiers, which a forked process shares with this one; returns the argument for `take_over`."""
@@ -271,10 +271,6 @@ class Builds:
         if len(dropped) < excess:
             raise TooManyVariants(self._method.name, limit, why + _about_constants(present))
         return [variant for variant in present if all(variant is not each for each in dropped)]
-
-    def take_in(self) -> None:
-        """Read the stored variants, including ones equal to a variant that was of no use before."""
-        self.variants.read_again()
 
     def _raise_own_error(self, call: Call, spec: GearSpec, result: BuildResult) -> None:
         """Raise the error of the call's own gear, if it failed; the other gears are stored by then."""
