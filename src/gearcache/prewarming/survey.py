@@ -86,7 +86,7 @@ def _findings(
     graphs: list[Graph] = []
     usable: list[StoredVariant] = []
     for variant in variants:
-        obstacle = misfit(variant, call.scope) or evidence.stale_reason(variant)
+        obstacle = misfit(variant, call) or evidence.stale_reason(variant)
         if obstacle is not None:
             reasons.append(str(obstacle))
             continue

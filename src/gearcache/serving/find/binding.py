@@ -17,6 +17,7 @@ from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.activate import ActiveVariant
 from gearcache.serving.find.basis import BindingWatch
 from gearcache.serving.find.entry import Entry
+from gearcache.serving.find.fit import ArgumentCheck
 from gearcache.serving.find.loaded import Answer, Frame, LoadedVariants
 from gearcache.serving.find.variants import Variants
 from gearcache.telemetry.gear_use import ShapesMet
@@ -170,7 +171,7 @@ class Binding:
         """Whether a loaded graph takes a call, and all possible gears of its spec are loaded."""
         return bool(
             self.loaded.variants
-            and not isinstance(self.loaded.find(call), Problems)
+            and not isinstance(self.loaded.find(ArgumentCheck(call)), Problems)
             and not self.builds.missing_gears(call)
         )
 

@@ -77,19 +77,19 @@ class Variants:
 
         `counted=False`: a load of what this process has just stored is not a hit.
         """
-        arguments = ArgumentCheck(call.scope)
-        answer = self.loaded.find(call, arguments)
+        arguments = ArgumentCheck(call)
+        answer = self.loaded.find(arguments)
         unloaded = None
         if isinstance(answer, Problems):
-            unloaded = self._load(call, arguments, counted=counted, problems=answer)
-            answer = answer if unloaded is not None else self.loaded.find(call, arguments)
+            unloaded = self._load(arguments, counted=counted, problems=answer)
+            answer = answer if unloaded is not None else self.loaded.find(arguments)
         return Answer(None, answer, unloaded) if isinstance(answer, Problems) else Answer(answer)
 
     def load(self, call: Call, *, counted: bool = True) -> Reason | None:
         """Load the stored variants that fit a call; returns None, or why there was none."""
-        return self._load(call, ArgumentCheck(call.scope), counted=counted, problems=None)
+        return self._load(ArgumentCheck(call), counted=counted, problems=None)
 
-    def _load(self, call: Call, arguments: ArgumentCheck, *, counted: bool, problems: Problems | None) -> Reason | None:
+    def _load(self, arguments: ArgumentCheck, *, counted: bool, problems: Problems | None) -> Reason | None:
         """Load the stored variants that fit a call; returns None, or why there was none.
 
         `counted=False`: a load of what this process has just stored is not a hit. `problems` of loaded variants that
@@ -97,9 +97,9 @@ class Variants:
         """
         begin = time.perf_counter()
         absence = self.known.read()
-        variants, misses = self._take_fitting(self.known.all(), call, arguments, problems)
+        variants, misses = self._take_fitting(self.known.all(), arguments, problems)
         if not variants and (siblings := self.known.read_siblings(absence)):
-            variants, of_siblings = self._take_fitting(siblings, call, arguments, problems)
+            variants, of_siblings = self._take_fitting(siblings, arguments, problems)
             misses += of_siblings
         if variants:
             self._note_load(variants, time.perf_counter() - begin, counted=counted)
@@ -111,23 +111,23 @@ class Variants:
             return NOTHING_NEW
         from gearcache.serving.find.nearest import nearest_reasons
 
-        reasons = nearest_reasons(misses, call.scope)
+        reasons = nearest_reasons(misses, arguments.call.scope)
         kind = min((reason.kind for reason in reasons), key=_TELLING.index)  # the most specific
         self.history.miss(*reasons, kind=kind)
         return Reason(kind, "; ".join(reason.text for reason in reasons))
 
     def _take_fitting(
-        self, variants: list[StoredVariant], call: Call, arguments: ArgumentCheck, problems: Problems | None
+        self, variants: list[StoredVariant], arguments: ArgumentCheck, problems: Problems | None
     ) -> tuple[list[StoredVariant], list[tuple[StoredVariant, Reason]]]:
         """Load those of some variants that fit a call; returns them, and the others with the reason of each."""
-        is_explained = problems is not None and problems.decisive() is not None
+        call, is_explained = arguments.call, problems is not None and problems.decisive() is not None
         fitting: list[StoredVariant] = []
         misses: list[tuple[StoredVariant, Reason]] = []
         evidence = WatchedEvidence(call.scope, self.method.bound.function, self.check_key)
         for variant in self._candidates(variants, call):
             if id(variant) in self._unusable or self.loaded.has(variant, arguments):
                 continue
-            reason = self._take(variant, call, arguments, evidence)
+            reason = self._take(variant, arguments, evidence)
             if reason is None:
                 fitting.append(variant)
                 continue
@@ -148,7 +148,7 @@ class Variants:
         of_its_kind = [variant for variant in variants if takes(variant, call)]
         of_its_sizes = [variant for variant in of_its_kind if takes(variant, call, any_sizes=False)]
         if settings.on_miss in ("compile", "background") and variants and not of_its_kind:
-            return [variant for variant in variants if tensors_of(variant, call.scope) is None]  # for their reasons
+            return [variant for variant in variants if tensors_of(variant, call) is None]  # for their reasons
         return of_its_sizes or of_its_kind or variants
 
     def _note_load(self, variants: list[StoredVariant], seconds: float, *, counted: bool) -> None:
@@ -195,15 +195,13 @@ class Variants:
             if (text := text_of(variant)) is not None and (text not in failed or _is_decodable(variant))
         ]
 
-    def _take(
-        self, variant: StoredVariant, call: Call, arguments: ArgumentCheck, evidence: WatchedEvidence
-    ) -> Reason | None:
+    def _take(self, variant: StoredVariant, arguments: ArgumentCheck, evidence: WatchedEvidence) -> Reason | None:
         """Load one variant if it fits the call; else return the reason, whatever data it contains."""
         try:
             return (
                 arguments.misfit(variant)
-                or self.method.inputs.contradiction(variant, call)
-                or self._activate(variant, call, arguments, evidence)
+                or self.method.inputs.contradiction(variant, arguments.call)
+                or self._activate(variant, arguments, evidence)
             )
         except GearcacheError:
             raise
@@ -215,20 +213,18 @@ class Variants:
         text = f"a variant of {self.entry.key.short_name} cannot be used: {type(error).__name__}: {error}"
         return Reason("unreadable", text)
 
-    def _activate(
-        self, variant: StoredVariant, call: Call, arguments: ArgumentCheck, evidence: WatchedEvidence
-    ) -> Reason | None:
+    def _activate(self, variant: StoredVariant, arguments: ArgumentCheck, evidence: WatchedEvidence) -> Reason | None:
         """Load one variant if its evidence holds, or return why that is impossible."""
         with span("evidence", self.history.name):
             basis = evidence.basis_of(variant)
         if isinstance(basis, Reason):
             return basis
-        if (graphs := self.loaded.graphs_of(variant, call.scope)) is not None:
+        if (graphs := self.loaded.graphs_of(variant, arguments.call.scope)) is not None:
             objects = arguments.compared_objects(variant)
             self.loaded.add(ActiveVariant(variant, graphs, self.method.bound.function, objects, basis))
             return None
         try:
-            active = activate(variant, call.scope, arguments, basis, self.method, self.entry)
+            active = activate(variant, arguments, basis, self.method, self.entry)
         except CorruptEntry as error:  # quarantined by the store: a miss like any other
             logger.warning("%s: %s", self.history.name, error)
             return Reason("corrupt", str(error), file=str(error.path))
