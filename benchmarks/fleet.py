@@ -133,8 +133,7 @@ class Host:
         settings = replace(resolve_settings(None, has_gears=True), remotes=url)
         history = History("Net.run", seed.key.name, str(root), Counters(), strict=False)
         self.entry = Entry(seed.key, Layout(root / f"host{number}"), settings, history)
-        self._stored: list[Any] = []
-        self.remote = RemoteEntry(self.entry, history, self._stored.extend, strict=False, lock_timeout=1800.0)
+        self.remote = RemoteEntry(self.entry, history, strict=False, lock_timeout=1800.0)
         (tier,) = self.remote._tiers
         self.watched = Watched(tier.url.open(), options.case, number)
         tier._remote = Patient(self.watched)  # type: ignore[arg-type]
@@ -149,7 +148,7 @@ class Host:
 
         time.sleep(random.uniform(0, self._options.spread))
         begin = time.monotonic()
-        wanted = Wanted(lambda _: True, lambda _: True, lambda: bool(self._stored), lambda _: False, "all gears")
+        wanted = Wanted(lambda _: True, lambda _: True, bool, lambda _: False, "all gears")
         with self.entry.exclusive():
             if not self.remote.obtain(wanted):
                 self._compile()

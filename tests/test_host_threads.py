@@ -18,8 +18,7 @@ from gearcache.cache.remote.requests.parallel import at_once
 from gearcache.cache.remote.tier import Tier
 from gearcache.cache.remote.urls import parse_urls
 from gearcache.collection import rare_collection
-from gearcache.telemetry.progress import BuildProgress
-from gearcache.telemetry.wait_line import WaitLine
+from gearcache.telemetry.progress import BuildProgress, WaitLine
 from gearcache.threads import freed_in_forks
 from tests.support.no_threads import NoThreads
 

@@ -32,7 +32,7 @@ FAULTS = [
     Fault(
         "Another tenant's entry in a tier serves where the method reaches the same weights",
         "src/gearcache/serving/fleet/tier_fetch.py",
-        "        return list(self._entry.of_sibling(variants, components))\n",
+        "        return list(reaching_the_same(self._entry, variants, components))\n",
         "        return variants\n",
         (
             "tests/serving/fleet/test_tiers.py::test_what_another_tenants_host_compiled_serves_where_the_method_reaches_the_same",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,10 +14,12 @@ from gearcache.guards.access import Scope
 from gearcache.guards.dispatch.generated import define
 from gearcache.guards.dispatch.results import result_lines
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
-from gearcache.guards.dispatch.tensors.memory import BoundSpans, find_overlap
 from gearcache.guards.dispatch.tensors.native import tensor_check
 from gearcache.guards.dispatch.tensors.tensor_checks import TensorChecks
 from gearcache.guards.gears.expressions import NAMESPACE, NO_VALUE, checked_expression
+
+if TYPE_CHECKING:
+    from gearcache.guards.dispatch.tensors.memory import BoundSpans
 
 #: Of distinct shapes the first ones are counted: a client may send any number.
 MOST_SHAPES = 10_000
@@ -54,7 +56,7 @@ class GraphCall:
         self._is_native = bool(getattr(run, "is_native", False))
         #: Whether a weight may be read in its old state after an input that shares its memory was written.
         self._reads_weights_late = self._is_native or bool(getattr(run, "writes_copies", False))
-        self._bound_spans = BoundSpans(attributes)
+        self._bound_spans: BoundSpans | None = None
         self._checks = TensorChecks(gear, {index for index, stored in enumerate(variant.inputs) if stored.is_weight})
         #: Counts the runs of the graph.
         self.counter = itertools.count()
@@ -177,14 +179,16 @@ class GraphCall:
         a copy of the input. The `eager` backend does neither.
         """
         inputs, written = self.variant.inputs, self.gear.written
+        if not written:
+            return None
+        from gearcache.guards.dispatch.tensors.memory import BoundSpans, find_overlap  # most graphs do not need it
+
         if (pair := find_overlap(tensors, written)) is not None:
             return inputs[pair[0]].access.text, inputs[pair[1]].access.text
-        if (
-            self._reads_weights_late
-            and written
-            and (weight_pair := self._bound_spans.find_overlap(tensors, written)) is not None
-        ):
-            return inputs[weight_pair[0]].access.text, self.variant.attributes[weight_pair[1]].text
+        if self._reads_weights_late:
+            self._bound_spans = self._bound_spans or BoundSpans(self._attributes)
+            if (weight_pair := self._bound_spans.find_overlap(tensors, written)) is not None:
+                return inputs[weight_pair[0]].access.text, self.variant.attributes[weight_pair[1]].text
         return None
 
     def _overlap_lines(self, names: list[str], namespace: dict[str, Any]) -> list[str]:

@@ -21,6 +21,7 @@ fails |
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -167,7 +168,7 @@ def _padded_gear(
     return PaddedGear(
         small_gear,
         _runner(run, gear, sizes, values, written_indices, outputs, doubtful_outputs),
-        sum(map(_product, gear.sizes)),
+        sum(math.prod(size or 0 for size in row) for row in gear.sizes),
     )
 
 
@@ -282,10 +283,3 @@ def _rows(rows: list[list[Any]], present: list[list[int | None]], values: Values
 def _same_forms(left: list[list[Any]], right: list[list[Any]]) -> bool:
     kinds = [[form[0] if form[0] == "constant" else form[:2] for form in forms] for forms in (left, right)]
     return kinds[0] == kinds[1]
-
-
-def _product(row: list[int | None]) -> int:
-    result = 1
-    for size in row:
-        result *= size or 0
-    return result

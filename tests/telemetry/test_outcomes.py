@@ -132,7 +132,7 @@ def test_any_number_of_padded_sizes_takes_bounded_memory_and_all_are_counted(
             padded(torch.ones(rows, 4))
     assert (padded.stats.calls, padded.stats.padded_calls) == (60, 60)
     (binding,) = padded._bindings
-    assert binding.shapes.counts() == {(rows,): 2 for rows in range(10, 40)}
+    assert binding.shapes.counts().calls == {(rows,): 2 for rows in range(10, 40)}
     assert len(binding.shapes._counted._counted[0]) <= 6
 
 

@@ -17,9 +17,8 @@ from torch import nn
 
 import gearcache
 from gearcache.serving.miss.compiles import Compiles
-from gearcache.telemetry import progress, progress_bar, wait_line
-from gearcache.telemetry.progress import BuildProgress
-from gearcache.telemetry.wait_line import WaitLine
+from gearcache.telemetry import progress, progress_bar
+from gearcache.telemetry.progress import BuildProgress, WaitLine
 from tests.support.scenarios import strict_config
 
 
@@ -132,7 +131,7 @@ def test_a_long_wait_is_one_line(
     is_shown: bool, cache_dir: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("GEARCACHE_PROGRESS", "1" if is_shown else "0")
-    monkeypatch.setattr(wait_line, "_SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.1)
     compile_, begun = Compiles.compile, threading.Event()
 
     def slow(*arguments: Any, **keywords: Any) -> Any:
@@ -157,7 +156,7 @@ def test_a_signal_handler_that_raises_as_the_display_begins_leaves_nothing_that_
     begin: Callable[[], BuildProgress | WaitLine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = stream(monkeypatch)
-    monkeypatch.setattr(wait_line, "_SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.05)
     monkeypatch.setattr(progress, "_FIRST_BEAT", 0.05)
     started: list[threading.Thread] = []
     start = threading.Thread.start

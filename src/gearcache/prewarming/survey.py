@@ -20,6 +20,7 @@ from gearcache.serving.call.call import Call
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.find.evidence import EvidenceCheck
 from gearcache.serving.find.fit import misfit
+from gearcache.serving.find.sibling_entries import siblings_of
 from gearcache.serving.miss.missing_gears import excluded_gears, fits_of
 
 _NO_GRAPH = "the entry has no graph for it"
@@ -58,7 +59,7 @@ def survey(binding: Binding, call: Call, *, reads: bool = False) -> Survey:
     absence = variants if isinstance(variants, Reason) else None
     stored = [] if isinstance(variants, Reason) else variants
     findings = _findings(binding, call, stored, absence, reads=reads)
-    if findings.missing and (siblings := binding.entry.siblings()):
+    if findings.missing and (siblings := siblings_of(binding.entry)):
         of_siblings = [variant for sibling in siblings for variant in sibling.variants]
         findings = _findings(binding, call, [*stored, *of_siblings], absence, reads=reads)
     return findings
@@ -85,7 +86,7 @@ def _findings(
     graphs: list[Graph] = []
     usable: list[StoredVariant] = []
     for variant in variants:
-        obstacle = misfit(variant, call.scope) or evidence.stale_reason(variant)
+        obstacle = misfit(variant, call) or evidence.stale_reason(variant)
         if obstacle is not None:
             reasons.append(str(obstacle))
             continue

@@ -8,10 +8,11 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
 import torch
+from msgspec import Struct
 
 from gearcache.guards.dispatch.graph_call import MOST_SHAPES, GraphCall
 from gearcache.guards.dispatch.stored.variant import StoredVariant
@@ -131,8 +132,6 @@ def calls_of(counter: itertools.count[int]) -> int:
 
 
 Shape = tuple[int, ...]
-#: Dims of shapes, gears over these dims, and calls by shape.
-Met = tuple[tuple[tuple[str, int], ...], tuple[tuple[int | None, ...], ...], dict[Shape, int]]
 GearRows = tuple[tuple[int | None, ...], ...]
 _Counted = tuple[tuple[int, ...], ...]
 #: The variant and the sizes of a graph, and its counters.
@@ -143,6 +142,25 @@ def add_calls(counts: dict[Shape, int], shape: Shape, calls: int) -> None:
     """Count calls of a shape, unless it is another one of too many."""
     if shape in counts or len(counts) < MOST_SHAPES:
         counts[shape] = counts.get(shape, 0) + calls
+
+
+class ShapeCounts(Struct, frozen=True):
+    """Calls by shape, which lists the sizes of some dims, and the declared gears over these dims."""
+
+    dims: tuple[tuple[str, int], ...] = ()
+    #: None if a gear leaves a dim open.
+    gears: GearRows = ()
+    calls: Mapping[Shape, int] = {}
+
+    @staticmethod
+    def together(parts: Sequence[ShapeCounts]) -> ShapeCounts:
+        """Return the sums of those that are over the same dims as the first one."""
+        first = next((part for part in parts if part.dims), ShapeCounts())
+        calls: dict[Shape, int] = {}
+        for part in parts:
+            for shape, number in part.calls.items() if part.dims == first.dims else ():
+                add_calls(calls, shape, number)
+        return ShapeCounts(first.dims, first.gears, calls)
 
 
 class ShapesMet:
@@ -177,21 +195,14 @@ class ShapesMet:
         sizes = tuple(tuple(row) for row in graph.gear.sizes)
         self._counted.add(graph, (graph.variant, sizes, graph.counter, graph.shapes))
 
-    def dims(self) -> list[tuple[str, int]]:
-        """Return the dims that a shape lists: argument path and dim."""
-        return self._dims
-
-    def gears(self) -> list[tuple[int | None, ...]]:
-        """Return the declared gears over the dims that a shape lists; None if a gear leaves a dim open."""
+    def counts(self) -> ShapeCounts:
+        """Return the calls so far."""
         open_dims = (None,) * (len(self._dims) - len(self._spec.axes))
-        return [(*gear, *open_dims) for gear in self._spec.gears] if self._spec.axes else []
-
-    def counts(self) -> dict[Shape, int]:
-        """Return shape -> calls."""
+        gears = [(*gear, *open_dims) for gear in self._spec.gears] if self._spec.axes else []
         totals = self._counted.totals()
         for shape, calls in list(self._others.items()):
             add_calls(totals, shape, calls)
-        return totals
+        return ShapeCounts(tuple(self._dims), tuple(gears), totals)
 
     def _with_calls(self, rows: Iterable[_ShapeRow], sums: Mapping[Shape, int]) -> dict[Shape, int]:
         totals = dict(sums)

@@ -1,7 +1,7 @@
 """Shows progress while gears compile: a line with the reason and the place, a bar on a terminal, and log lines.
 
-`GEARCACHE_PROGRESS=0` turns bar and line off. The bar shows the current step and its duration; without a terminal,
-further lines report it from time to time.
+Another line says that a call waits for a process that compiles the same. `GEARCACHE_PROGRESS=0` turns bar and lines
+off. The bar shows the current step and its duration; without a terminal, further lines report it from time to time.
 """
 
 from __future__ import annotations
@@ -34,10 +34,44 @@ _SHARED_STAGES = ("trace", "start", "import", "headers")
 _SHARES = {"start": 0.02, "import": 0.05, "headers": 0.1, "begin": 0.2, "search": 0.2, "lower": 0.3, "compile": 0.5}
 #: Without a terminal, a line reports the progress after this many seconds, then after twice as many, and so on.
 _FIRST_BEAT, _LAST_BEAT = 10.0, 60.0
-#: Without a terminal, a build that takes less time, as with backend `eager`, prints nothing.
+#: A shorter wait prints nothing, nor, without a terminal, a build that takes less time, as with backend `eager`.
 _SILENT_SECONDS = 2.0
 #: The most characters of the reason, which may name many values.
 _WHY_LETTERS = 300
+
+
+class WaitLine:
+    """Prints one line to stderr if the wait is long; `GEARCACHE_PROGRESS=0` leaves it to the log."""
+
+    def __init__(self, method: str, timeout: float) -> None:
+        """`timeout`: seconds after which the call waits no longer."""
+        self._method, self._timeout = method, timeout
+        self._timer = threading.Timer(_SILENT_SECONDS, self._print)
+        self._timer.daemon = True
+
+    def __enter__(self) -> WaitLine:
+        try:
+            started(self._timer)
+        except BaseException:  # of a signal handler: without a `with`, nobody else would stop the timer
+            self.end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Record that the wait is over."""
+        self._timer.cancel()
+
+    def _print(self) -> None:
+        limit = f"{self._timeout:g} s at most"
+        line = f"another process or thread of this host compiles `{self._method}`: waiting for its graphs, {limit}"
+        logger.info("%s", line)
+        if shows_progress():
+            print_progress(line)
 
 
 class BuildProgress:

@@ -27,7 +27,6 @@ from gearcache.errors import CaptureError, InputError, OptionError
 from gearcache.ge_cache.private_torch.threads import compile_lock
 from gearcache.ge_cache.workers.process import WorkerProcess
 from gearcache.serving.miss import background, forked_build
-from gearcache.serving.miss import process_activity as pulse
 from tests.support.fork_server import run_code
 from tests.support.processes import is_alive, wait_until
 from tests.support.scenarios import strict_config
@@ -267,9 +266,8 @@ def test_a_build_that_hangs_is_stopped(
     still: float,
     told: str,
 ) -> None:
-    monkeypatch.setattr(pulse, "_SAMPLE_SECONDS", 0.1)
-    for module in (pulse, forked_build):
-        monkeypatch.setattr(module, "STILL_SECONDS", still)
+    monkeypatch.setattr(forked_build, "_SAMPLE_SECONDS", 0.1)
+    monkeypatch.setattr(forked_build, "STILL_SECONDS", still)
     cached = _cached(Net().run, compile_timeout=limit)
     with monkeypatch.context() as patch:
         patch.setattr("gearcache.serving.miss.builds.Builds.build", lambda *_, **__: time.sleep(SECONDS))
@@ -279,15 +277,15 @@ def test_a_build_that_hangs_is_stopped(
 
 
 def test_a_build_that_works_or_waits_for_a_child_is_not_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pulse, "STILL_SECONDS", 0.6)
-    monkeypatch.setattr(pulse, "_SAMPLE_SECONDS", 0.0)
+    monkeypatch.setattr(forked_build, "STILL_SECONDS", 0.6)
+    monkeypatch.setattr(forked_build, "_SAMPLE_SECONDS", 0.0)
     programs = {
         "import time\nwhile True: sum(range(300_000)), time.sleep(0.1)": False,
         "import os, time; time.sleep(60 if os.fork() else 61)": False,
         "import time; time.sleep(60)": True,
     }
     running = [subprocess.Popen([sys.executable, "-c", text], start_new_session=True) for text in programs]
-    activities = [pulse.ProcessActivity(run.pid) for run in running]
+    activities = [forked_build.ProcessActivity(run.pid) for run in running]
     found: list[bool] = []
 
     def look() -> None:
@@ -528,7 +526,7 @@ def test_a_fault_of_the_cache_begins_no_build(cache_dir: Path, monkeypatch: pyte
     def fails(*_: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("gearcache.serving.find.variants.Variants.take_fresh", fails)
+    monkeypatch.setattr("gearcache.serving.find.known.KnownVariants.take_fresh", fails)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fork", lambda: pytest.fail("a build has begun"))
         for _ in range(2):

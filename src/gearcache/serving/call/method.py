@@ -123,7 +123,8 @@ class CachedMethod(ServedMethod):
 
         owner = type(self.instance)
         full_name = f"{owner.__module__}.{owner.__qualname__}.{self.__name__}"
-        return MethodShapes(self.name, full_name, *self._bindings.shapes_met())
+        counts = self._bindings.shapes_met()
+        return MethodShapes(self.name, full_name, counts.dims, counts.gears, counts.calls)
 
     # -- what is declared --------------------------------------------------------------------------------
 
@@ -173,7 +174,7 @@ class CachedMethod(ServedMethod):
         if is_background or "wait" in kwargs:  # else a relaunch does not import the code that forks
             from gearcache.serving.miss.background import begin_build, take_wait
 
-            waits = take_wait(self.name, self._declared.bound.function, kwargs, is_background=is_background)
+            waits = take_wait(self.name, self._declared.bound, kwargs, is_background=is_background)
         args, kwargs = self.filled(args, kwargs)
         if is_preparing():
             return

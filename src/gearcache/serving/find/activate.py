@@ -10,7 +10,6 @@ from msgspec import Struct, field
 
 from gearcache.errors import CacheError
 from gearcache.ge_cache.backend import Runner, StoredArtifact
-from gearcache.guards.access import Scope
 from gearcache.guards.dispatch.frame import bind_frame, resolve_reference
 from gearcache.guards.dispatch.function import BoundGear
 from gearcache.guards.dispatch.graph_call import GraphCall
@@ -58,7 +57,7 @@ class ActiveVariant(Struct):
 
 
 def activate(
-    variant: StoredVariant, scope: Scope, arguments: ArgumentCheck, basis: Basis, method: ResolvedMethod, entry: Entry
+    variant: StoredVariant, arguments: ArgumentCheck, basis: Basis, method: ResolvedMethod, entry: Entry
 ) -> ActiveVariant:
     """Load every gear of a variant that fits a call; the live weights are bound without a copy.
 
@@ -67,7 +66,7 @@ def activate(
     function, attributes, validate = method.bound.function, basis.bound, method.settings.validate == "inputs"
     instance_scope = method.bound.scope({})  # keeps the instance alive, but none of the call's arguments
     device = torch.device(variant.inputs[0].device if variant.inputs else "cpu")
-    graphs = []
+    graphs, scope = [], arguments.call.scope
 
     def examples() -> list[torch.Tensor]:
         return [stored.access.resolve(scope) for stored in variant.inputs]

@@ -17,6 +17,7 @@ from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.activate import ActiveVariant
 from gearcache.serving.find.basis import BindingWatch
 from gearcache.serving.find.entry import Entry
+from gearcache.serving.find.fit import ArgumentCheck
 from gearcache.serving.find.loaded import Answer, Frame, LoadedVariants
 from gearcache.serving.find.variants import Variants
 from gearcache.telemetry.gear_use import ShapesMet
@@ -78,8 +79,7 @@ class Binding:
 
     def dispatch(self, miss: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function for future calls, valid for the global states seen so far."""
-        states, bound = self._states, self.method.bound
-        method, instance, scope = bound.function, bound.instance, bound.scope({})
+        states, function, scope = self._states, self.method.bound.function, self.method.bound.scope({})
         try:
             unchanged = self._watch.over(self.loaded.bases()) if self.loaded.gears else None
             parts = [*self.loaded.gears, states, unchanged, miss]
@@ -89,12 +89,12 @@ class Binding:
             if self.method.settings.validate != "inputs":
                 admits = None
             is_compared = self._is_compared()
-            made = build_dispatch(method, instance, gears, scope, states, unchanged, miss, is_compared, admits)
+            made = build_dispatch(function, scope, gears, states, unchanged, miss, is_compared, admits)
             self._made = parts, made
             return made
         except Exception as error:
             self._variants.distrust(error)
-            return build_dispatch(method, instance, [], scope, states, None, miss)
+            return build_dispatch(function, scope, [], states, None, miss)
 
     def _is_compared(self) -> Callable[[str, int], bool]:
         """Return which dims a lookup compares regardless of the loaded gears: all geared ones, if nothing else checks.
@@ -152,7 +152,7 @@ class Binding:
     def _store_served(self) -> None:
         """In a prewarm, store in this entry what its siblings serve: it is for hosts that may not have these."""
         if not self.method.serves:
-            self._variants.adopt_siblings()
+            self._variants.known.adopt_siblings(self.loaded.stored_variants())
 
     def _look_up(self, call: Call) -> Answer:
         try:
@@ -171,7 +171,7 @@ class Binding:
         """Whether a loaded graph takes a call, and all possible gears of its spec are loaded."""
         return bool(
             self.loaded.variants
-            and not isinstance(self.loaded.find(call), Problems)
+            and not isinstance(self.loaded.find(ArgumentCheck(call)), Problems)
             and not self.builds.missing_gears(call)
         )
 

@@ -19,7 +19,7 @@ from gearcache.serving.call.resolved import resolve
 from gearcache.serving.call.session import Session
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.find.entry import Entry
-from gearcache.telemetry.gear_use import Met, add_calls
+from gearcache.telemetry.gear_use import ShapeCounts
 from gearcache.telemetry.spans import span
 from gearcache.torch_state import state_component
 
@@ -66,7 +66,7 @@ class Bindings:
         self._lessons: dict[str, Lessons] = {}
         #: Entries of dropped bindings: still in use, because the next call loads them again.
         self._dropped_entries: list[Entry] = []
-        self._earlier_shapes: Met = (), (), {}
+        self._earlier_shapes = ShapeCounts()
 
     def __iter__(self) -> Iterator[Binding]:
         """Iterate over the bindings of the present state."""
@@ -133,7 +133,7 @@ class Bindings:
         kept = set(map(id, self._all()))
         dropped = [binding for binding in before if id(binding) not in kept]
         self._dropped_entries += [binding.entry for binding in dropped]
-        self._earlier_shapes = _sum_of_shapes([*(_shapes_of(binding) for binding in dropped), self._earlier_shapes])
+        self._earlier_shapes = self._shapes_of(dropped)
 
     def _all(self) -> list[Binding]:
         return [binding for state in (self.present, *self._set_aside) for binding in state.all_bindings()]
@@ -142,19 +142,9 @@ class Bindings:
         """Release the entries of dropped bindings."""
         self._dropped_entries.clear()
 
-    def shapes_met(self) -> Met:
-        """Return the dims of shapes, the declared gears over them, and calls by shape since the beginning."""
-        return _sum_of_shapes([*(_shapes_of(binding) for binding in self._all()), self._earlier_shapes])
+    def shapes_met(self) -> ShapeCounts:
+        """Return the calls by shape since the beginning."""
+        return self._shapes_of(self._all())
 
-
-def _shapes_of(binding: Binding) -> Met:
-    return tuple(binding.shapes.dims()), tuple(binding.shapes.gears()), binding.shapes.counts()
-
-
-def _sum_of_shapes(parts: list[Met]) -> Met:
-    dims, gears = next(((dims, gears) for dims, gears, _ in parts if dims), ((), ()))
-    counts: dict[tuple[int, ...], int] = {}
-    for own_dims, _, shapes in parts:
-        for shape, calls in shapes.items() if own_dims == dims else ():
-            add_calls(counts, shape, calls)
-    return dims, gears, counts
+    def _shapes_of(self, bindings: list[Binding]) -> ShapeCounts:
+        return ShapeCounts.together([*(binding.shapes.counts() for binding in bindings), self._earlier_shapes])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from gearcache.cache.result import Hit, Miss, MissReason
 from gearcache.cache.store import DiskStore
 from gearcache.errors import CacheError
 from gearcache.guards.dispatch.stored.packed_entry import entry_from_plain, entry_to_plain
-from gearcache.guards.dispatch.stored.stored_rows import IMPOSSIBLE, MOST_IMPOSSIBLE, gears_of_row
+from gearcache.guards.dispatch.stored.stored_rows import IMPOSSIBLE, MOST_IMPOSSIBLE
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.guards.evidence.reason import Reason
 from gearcache.interrupts import raise_interrupt
@@ -49,13 +49,6 @@ class Absence(Struct, frozen=True):
     is_fault: bool = False
 
 
-class Sibling(Struct, frozen=True):
-    """An entry whose module differs from that of a key only in parts that its variants here did not reach."""
-
-    manifest: Path
-    variants: list[StoredVariant]
-
-
 class Entry:
     """The variants that are stored under one key. Reading records misses; writing needs `exclusive`."""
 
@@ -76,7 +69,7 @@ class Entry:
         self._history = history
         self._keeps_files = keeps_files
         #: Whether its loads and misses count for `gearcache stats`.
-        self._serves = serves
+        self.serves = serves
         #: File and line of the method.
         self._place = place
         #: Sizes in bytes of the blobs that the manifest names, by digest.
@@ -118,52 +111,10 @@ class Entry:
         if absence.is_fault:
             self._history.fault(CacheError(f"{absence.reason.text}: {absence.reason.advice}"))
 
-    def siblings(self) -> list[Sibling]:
-        """Return the entries of other modules with variants that reached nothing in which this module differs.
-
-        The variants name what they do not reach in this module, so that they can be stored in this entry too. This
-        process then uses those entries. A fault of the cache ends the search.
-        """
-        if not self.may_have_siblings:
-            return []
-        from gearcache.cache.keys.siblings import sibling_keys
-
-        siblings: list[Sibling] = []
-        known_gears: set[bytes] = set()
-        try:
-            for key in sibling_keys(self.layout, self.key):
-                outcome = self.store.lookup(key, explain=False)
-                variants = self.decode(outcome.manifest) if isinstance(outcome, Hit) else []
-                usable = []
-                for variant in self.of_sibling(variants if isinstance(variants, list) else [], key.lowered()):
-                    gears = gears_of_row(variant.to_plain()).keys()
-                    if not gears <= known_gears:  # of a trace that several modules had, one is enough
-                        known_gears |= gears
-                        usable.append(variant)
-                if usable and isinstance(self.store.load(key, explain=False), Hit):
-                    self.store.count_load(key, served=self._serves)
-                    siblings.append(Sibling(self.layout.manifest(key), usable))
-        except (CacheError, OSError) as error:
-            raise_interrupt(error)
-        return siblings
-
     @property
     def may_have_siblings(self) -> bool:
         """Whether variants of other entries can serve: not where a backend keeps files beside those of the store."""
         return not (self.is_in_memory or self._keeps_files)
-
-    def of_sibling(self, variants: Sequence[StoredVariant], components: Mapping[str, Any]) -> Iterator[StoredVariant]:
-        """Yield those variants of a sibling that reached nothing in which this key's module differs.
-
-        They name what they do not reach in this module. `components` are the lowered ones of the sibling's key.
-        """
-        from gearcache.cache.keys.module_parts import unreached_in
-        from gearcache.cache.keys.siblings import MODULE
-
-        module = self.key.lowered()[MODULE]
-        for variant in variants:
-            if (unreached := unreached_in(module, components[MODULE], variant.unreached)) is not None:
-                yield replace(variant, unreached=unreached)
 
     def read_again(self) -> list[StoredVariant]:
         """Return the variants that are stored by now; raises `CacheError`."""
@@ -187,7 +138,7 @@ class Entry:
         outcome = self.store.load(self.key, explain=explain)
         if isinstance(outcome, Hit) and not self._is_counted:
             self._is_counted = True
-            self.store.count_load(self.key, served=self._serves)
+            self.store.count_load(self.key, served=self.serves)
         return outcome
 
     def decode(self, manifest: Manifest) -> list[StoredVariant] | Reason:
@@ -229,7 +180,7 @@ class Entry:
 
         Misses are counted before anything is compiled; with tiers they are counted afterwards, as a tier may serve.
         """
-        from gearcache.telemetry.wait_line import WaitLine
+        from gearcache.telemetry.progress import WaitLine
 
         with WaitLine(self._history.name, self._settings.lock_timeout) as line, self.store.exclusive(self.key):
             line.end()
@@ -243,7 +194,7 @@ class Entry:
     def _count_misses(self) -> None:
         from gearcache.cache.admin.tally import count_misses
 
-        if self._serves and not self.is_in_memory:  # else no call waited because of the misses
+        if self.serves and not self.is_in_memory:  # else no call waited because of the misses
             count_misses(self.layout, self.key.safe_label, self._history.uncounted.elements())
         self._history.uncounted.clear()
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from msgspec.structs import replace
 
-from gearcache.guards.access import NOWHERE, Access, Scope, Walker
+from gearcache.guards.access import NOWHERE, Access, Walker
 from gearcache.guards.dispatch.function import compared_objects
 from gearcache.guards.dispatch.inputs import Problem, broken_condition, find_problem
 from gearcache.guards.dispatch.stored.variant import StoredGear, StoredVariant
@@ -20,8 +20,8 @@ from gearcache.serving.call.call import Call
 class ArgumentCheck:
     """Checks the arguments of one call at one moment; checks that variants share are compared once."""
 
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
+    def __init__(self, call: Call) -> None:
+        self.call = call
         #: By the identity of a variant's checks: the checks, the objects that were compared, and the first failure.
         self._checked: dict[int, tuple[list[Check], Walker, Failure | None]] = {}
 
@@ -35,7 +35,7 @@ class ArgumentCheck:
 
     def tensors_of(self, variant: StoredVariant) -> tuple[Any, ...] | None:
         """Return the values of the call for the inputs of a variant; None if the variant does not fit the call."""
-        return inputs_of(variant, self._scope) if self.misfit(variant) is None else None
+        return inputs_of(variant, self.call) if self.misfit(variant) is None else None
 
     def compared_objects(self, variant: StoredVariant) -> list[Any]:
         """Return what each argument check of a variant that fits compares with: the objects that have passed it."""
@@ -45,36 +45,36 @@ class ArgumentCheck:
     def _result(self, variant: StoredVariant) -> tuple[list[Check], Walker, Failure | None]:
         checks = variant.call_checks
         if id(checks) not in self._checked:
-            walker = Walker(self._scope)
+            walker = Walker(self.call.scope)
             self._checked[id(checks)] = checks, walker, first_failure(checks, walker)
         return self._checked[id(checks)]
 
 
-def misfit(variant: StoredVariant, scope: Scope) -> Reason | None:
+def misfit(variant: StoredVariant, call: Call) -> Reason | None:
     """Return the first argument check that a call fails, as the reason of a miss, or None."""
-    return ArgumentCheck(scope).misfit(variant)
+    return ArgumentCheck(call).misfit(variant)
 
 
-def tensors_of(variant: StoredVariant, scope: Scope) -> tuple[Any, ...] | None:
+def tensors_of(variant: StoredVariant, call: Call) -> tuple[Any, ...] | None:
     """Return the values of a call for the inputs of a variant; None if the variant does not fit the call."""
-    return ArgumentCheck(scope).tensors_of(variant)
+    return ArgumentCheck(call).tensors_of(variant)
 
 
-def inputs_of(variant: StoredVariant, scope: Scope) -> tuple[Any, ...] | None:
+def inputs_of(variant: StoredVariant, call: Call) -> tuple[Any, ...] | None:
     """Return the values of a call for the inputs of a variant, which may not fit the call; None if one is absent."""
-    values = tuple(stored.access.find(scope) for stored in variant.inputs)
+    values = tuple(stored.access.find(call.scope) for stored in variant.inputs)
     return None if any(value is NOWHERE for value in values) else values
 
 
-def numbers_of(variant: StoredVariant, scope: Scope) -> dict[str, tuple[str, float]]:
+def numbers_of(variant: StoredVariant, call: Call) -> dict[str, tuple[str, float]]:
     """Return the place (as text) and the value of each number of a variant that fits the call, by name."""
     places = {str(name): Access.from_plain(path) for name, path in variant.numbers}
-    return {name: (access.text, access.resolve(scope)) for name, access in places.items()}
+    return {name: (access.text, access.resolve(call.scope)) for name, access in places.items()}
 
 
 def takes(variant: StoredVariant, call: Call, *, any_sizes: bool = True) -> bool:
     """Whether a variant is for tensors like those of a call: of any sizes and strides, or of one of its gears."""
-    tensors = tensors_of(variant, call.scope)
+    tensors = tensors_of(variant, call)
     if tensors is None or any_sizes:
         return tensors is not None and are_of_its_kind(variant, tensors)
     return any(find_problem(variant.inputs, gear, tensors) is None for gear in variant.gears)
@@ -82,7 +82,7 @@ def takes(variant: StoredVariant, call: Call, *, any_sizes: bool = True) -> bool
 
 def takes_tensors(variant: StoredVariant, call: Call) -> bool:
     """Whether a graph of a variant takes the tensors of a call: only plain arguments may keep the call from it."""
-    tensors = inputs_of(variant, call.scope)
+    tensors = inputs_of(variant, call)
     if tensors is None or all(find_problem(variant.inputs, gear, tensors) is not None for gear in variant.gears):
         return False
     places_of_none = [

@@ -70,6 +70,10 @@ class LoadedVariants:
         self.variants.clear()
         self.gears = []
 
+    def stored_variants(self) -> list[StoredVariant]:
+        """Return the loaded variants as they are stored."""
+        return [active.variant for active in self.variants]
+
     def gear_texts(self) -> list[str]:
         """Return the texts of the loaded gears."""
         return [graph.gear.text for active in self.variants for graph in active.graphs]
@@ -95,7 +99,7 @@ class LoadedVariants:
 
     def are_for(self, call: Call) -> bool:
         """Whether no variant is loaded for other objects than those that a call passes: its evidence leads to them."""
-        arguments = ArgumentCheck(call.scope)
+        arguments = ArgumentCheck(call)
         return all(
             arguments.misfit(active.variant) is None
             and are_same_objects(active.objects, arguments.compared_objects(active.variant))
@@ -111,15 +115,14 @@ class LoadedVariants:
         """Return the messages that the method logs and the graphs do not."""
         return sorted({text for active in self.variants for text in active.variant.left_out})
 
-    def find(self, call: Call, arguments: ArgumentCheck | None = None) -> Frame | Problems:
-        """Return the frame that serves a call, or the reason for each graph that does not."""
-        problems = []
-        arguments = arguments or ArgumentCheck(call.scope)
+    def find(self, arguments: ArgumentCheck) -> Frame | Problems:
+        """Return the frame that serves a call with these arguments, or the reason for each graph that does not."""
+        call, problems = arguments.call, []
         for active in self.variants:
             tensors = arguments.tensors_of(active.variant)
             if tensors is None or not are_same_objects(active.objects, arguments.compared_objects(active.variant)):
                 continue
-            numbers = numbers_of(active.variant, call.scope)
+            numbers = numbers_of(active.variant, call)
             for graph in active.graphs:
                 problem = problem_of(active.variant, graph.gear, tensors, numbers)
                 if problem is None:
@@ -147,7 +150,7 @@ class LoadedVariants:
         for active in self.variants:
             if active is present or any(graph.is_ready for graph in active.graphs):
                 continue
-            tensors = tensors_of(active.variant, call.scope)
+            tensors = tensors_of(active.variant, call)
             if tensors is not None and are_of_its_kind(active.variant, tensors):
                 for graph in active.graphs:
                     graph.accept(tensors)

@@ -35,7 +35,7 @@ def nearest_reasons(misses: Sequence[tuple[StoredVariant, Reason]], scope: Scope
 
 def nearest_misfits(variants: Iterable[StoredVariant], call: Call) -> list[Reason]:
     """Return the reasons of those of some variants whose checks of the arguments differ least from a call."""
-    misses = [(variant, reason) for variant in variants if (reason := misfit(variant, call.scope)) is not None]
+    misses = [(variant, reason) for variant in variants if (reason := misfit(variant, call)) is not None]
     return nearest_reasons(misses, call.scope)
 
 

@@ -7,7 +7,6 @@ import logging
 import time
 
 from gearcache.cache.keys.fingerprint import is_module_of, is_state_of
-from gearcache.cache.result import MissReason
 from gearcache.errors import CacheError, CorruptEntry, GearcacheError
 from gearcache.guards.dispatch.frame import decode_code
 from gearcache.guards.dispatch.inputs import Problems
@@ -18,9 +17,10 @@ from gearcache.interrupts import raise_interrupt
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.activate import ActiveVariant, activate
-from gearcache.serving.find.entry import Absence, Entry, Sibling
+from gearcache.serving.find.entry import Entry
 from gearcache.serving.find.evidence import EvidenceCheck, WatchedEvidence
 from gearcache.serving.find.fit import ArgumentCheck, takes, takes_tensors, tensors_of
+from gearcache.serving.find.known import KnownVariants, text_of
 from gearcache.serving.find.loaded import NOTHING_NEW, Answer, LoadedVariants
 from gearcache.telemetry.gear_use import ShapesMet
 from gearcache.telemetry.history import History
@@ -58,19 +58,9 @@ class Variants:
             serves=method.serves,
         )
         self.loaded = LoadedVariants(method.name, validate=settings.validate == "inputs")
-        #: What the entry held when it was last read, and the sibling entries; None until they were read.
-        self._own_variants: list[StoredVariant] | None = None
-        self._siblings: list[Sibling] | None = None
+        self.known = KnownVariants(self.entry)
         #: Variants that failed for a reason of `FAULTS`, by id: they are not tried again until the entry is read anew.
         self._unusable: dict[int, tuple[StoredVariant, str]] = {}
-
-    @property
-    def known(self) -> list[StoredVariant]:
-        """The variants that were stored when the entry and its siblings were last read; none before."""
-        return [
-            *(self._own_variants or ()),
-            *(variant for sibling in self._siblings or () for variant in sibling.variants),
-        ]
 
     def check_key(self, *, is_changed: bool = False) -> None:
         """Raise `OutdatedKey` if the module or torch's global state is by now of another key, or was meanwhile.
@@ -87,29 +77,29 @@ class Variants:
 
         `counted=False`: a load of what this process has just stored is not a hit.
         """
-        arguments = ArgumentCheck(call.scope)
-        answer = self.loaded.find(call, arguments)
+        arguments = ArgumentCheck(call)
+        answer = self.loaded.find(arguments)
         unloaded = None
         if isinstance(answer, Problems):
-            unloaded = self._load(call, arguments, counted=counted, problems=answer)
-            answer = answer if unloaded is not None else self.loaded.find(call, arguments)
+            unloaded = self._load(arguments, counted=counted, problems=answer)
+            answer = answer if unloaded is not None else self.loaded.find(arguments)
         return Answer(None, answer, unloaded) if isinstance(answer, Problems) else Answer(answer)
 
     def load(self, call: Call, *, counted: bool = True) -> Reason | None:
         """Load the stored variants that fit a call; returns None, or why there was none."""
-        return self._load(call, ArgumentCheck(call.scope), counted=counted, problems=None)
+        return self._load(ArgumentCheck(call), counted=counted, problems=None)
 
-    def _load(self, call: Call, arguments: ArgumentCheck, *, counted: bool, problems: Problems | None) -> Reason | None:
+    def _load(self, arguments: ArgumentCheck, *, counted: bool, problems: Problems | None) -> Reason | None:
         """Load the stored variants that fit a call; returns None, or why there was none.
 
         `counted=False`: a load of what this process has just stored is not a hit. `problems` of loaded variants that
         take such arguments tell more than the arguments of others, whose graphs do not take its tensors either.
         """
         begin = time.perf_counter()
-        absence = self._read()
-        variants, misses = self._take_fitting(self.known, call, arguments, problems)
-        if not variants and (siblings := self._read_siblings(absence)):
-            variants, of_siblings = self._take_fitting(siblings, call, arguments, problems)
+        absence = self.known.read()
+        variants, misses = self._take_fitting(self.known.all(), arguments, problems)
+        if not variants and (siblings := self.known.read_siblings(absence)):
+            variants, of_siblings = self._take_fitting(siblings, arguments, problems)
             misses += of_siblings
         if variants:
             self._note_load(variants, time.perf_counter() - begin, counted=counted)
@@ -121,53 +111,23 @@ class Variants:
             return NOTHING_NEW
         from gearcache.serving.find.nearest import nearest_reasons
 
-        reasons = nearest_reasons(misses, call.scope)
+        reasons = nearest_reasons(misses, arguments.call.scope)
         kind = min((reason.kind for reason in reasons), key=_TELLING.index)  # the most specific
         self.history.miss(*reasons, kind=kind)
         return Reason(kind, "; ".join(reason.text for reason in reasons))
 
-    def adopt_siblings(self) -> None:
-        """Store in this entry the loaded variants of siblings, so that other hosts find them by its key.
-
-        Raises `CacheError`. Not to be called under the lock of the key.
-        """
-        loaded = {id(active.variant): active.variant for active in self.loaded.variants}
-        of_siblings = [variant for variant in loaded.values() if self._is_of_sibling(variant)]
-        if not of_siblings or self.entry.is_in_memory or not _unknown(of_siblings, self.entry.read_again()):
-            return
-        with self.entry.exclusive():
-            present = self.entry.read_again()
-            variants = _unknown(of_siblings, present)
-            if variants and len(present) + len(variants) <= self.entry.max_variants:
-                self.entry.adopt(variants, present)
-
-    def _read(self) -> Absence | None:
-        """Read the entry at the first load; returns why there is none."""
-        if self._own_variants is not None:
-            return None
-        variants_or_absence = self.entry.read()
-        self._own_variants = [] if isinstance(variants_or_absence, Absence) else variants_or_absence
-        return variants_or_absence if isinstance(variants_or_absence, Absence) else None
-
-    def _read_siblings(self, absence: Absence | None) -> list[StoredVariant]:
-        """Return the variants of sibling entries, the first time; they are known then."""
-        if self._siblings is not None or (absence is not None and absence.kind != MissReason.ABSENT.value):
-            return []
-        self._siblings = self.entry.siblings()
-        return [variant for sibling in self._siblings for variant in sibling.variants]
-
     def _take_fitting(
-        self, variants: list[StoredVariant], call: Call, arguments: ArgumentCheck, problems: Problems | None
+        self, variants: list[StoredVariant], arguments: ArgumentCheck, problems: Problems | None
     ) -> tuple[list[StoredVariant], list[tuple[StoredVariant, Reason]]]:
         """Load those of some variants that fit a call; returns them, and the others with the reason of each."""
-        is_explained = problems is not None and problems.decisive() is not None
+        call, is_explained = arguments.call, problems is not None and problems.decisive() is not None
         fitting: list[StoredVariant] = []
         misses: list[tuple[StoredVariant, Reason]] = []
         evidence = WatchedEvidence(call.scope, self.method.bound.function, self.check_key)
         for variant in self._candidates(variants, call):
             if id(variant) in self._unusable or self.loaded.has(variant, arguments):
                 continue
-            reason = self._take(variant, call, arguments, evidence)
+            reason = self._take(variant, arguments, evidence)
             if reason is None:
                 fitting.append(variant)
                 continue
@@ -188,7 +148,7 @@ class Variants:
         of_its_kind = [variant for variant in variants if takes(variant, call)]
         of_its_sizes = [variant for variant in of_its_kind if takes(variant, call, any_sizes=False)]
         if settings.on_miss in ("compile", "background") and variants and not of_its_kind:
-            return [variant for variant in variants if tensors_of(variant, call.scope) is None]  # for their reasons
+            return [variant for variant in variants if tensors_of(variant, call) is None]  # for their reasons
         return of_its_sizes or of_its_kind or variants
 
     def _note_load(self, variants: list[StoredVariant], seconds: float, *, counted: bool) -> None:
@@ -199,38 +159,11 @@ class Variants:
             history.note("hit", gears=gears)
             message = "%s: hit: loaded %s from `%s` in %.0f ms"
             logger.info(message, history.name, ", ".join(gears) or "a graph", self.entry.layout.root, seconds * 1000)
-            history.lines += [f"hit: {place}" for place in self._places(variants)]
-
-    def _places(self, variants: list[StoredVariant]) -> list[str]:
-        """Return where some variants are stored."""
-        ids = set(map(id, variants))
-        siblings = [each for each in self._siblings or () if not ids.isdisjoint(map(id, each.variants))]
-        own = [] if all(map(self._is_of_sibling, variants)) else [str(self.entry.layout.manifest(self.entry.key))]
-        note = "of a module that differs only where the method does not reach"
-        return [*own, *(f"{each.manifest}, {note}" for each in siblings)]
-
-    def _is_of_sibling(self, variant: StoredVariant) -> bool:
-        return any(variant is other for sibling in self._siblings or () for other in sibling.variants)
+            history.lines += [f"hit: {place}" for place in self.known.places(variants)]
 
     def read_again(self) -> list[StoredVariant]:
-        """Add the variants that are stored now to the loaded ones, and return the stored ones."""
-        present = self.entry.read_again()
-        loaded = [active.variant for active in self.loaded.variants]
-        self._own_variants = [*loaded, *_unknown(present, loaded)]
-        return present
-
-    def take_fresh(self) -> tuple[list[StoredVariant], bool]:
-        """Return the variants that are stored now, and whether any of them were unknown; they are known then."""
-        present = self.entry.read_again()
-        fresh = _unknown(present, self.known)
-        if fresh:
-            self._own_variants = [*(self._own_variants or ()), *fresh]
-        return present, bool(fresh)
-
-    def renew(self, variants: list[StoredVariant]) -> None:
-        """Forget variants that were stored anew: the reason why they were not used may no longer apply."""
-        texts = set(map(_text, variants))
-        self._own_variants = [variant for variant in self._own_variants or () if _text(variant) not in texts]
+        """Know the variants that are stored now beside the loaded ones, and return the stored ones."""
+        return self.known.read_again(self.loaded.stored_variants())
 
     def unsuited(self, variant: StoredVariant, call: Call, evidence: EvidenceCheck) -> Reason | None:
         """Return why a variant, loaded or not, is not for this call's module and declared arguments."""
@@ -255,22 +188,20 @@ class Variants:
 
         What an object of the program raised while it was compared says nothing about the data.
         """
-        failed = [_text(variant) for variant, kind in self._unusable.values() if kind == "unreadable"]
+        failed = [text_of(variant) for variant, kind in self._unusable.values() if kind == "unreadable"]
         return [
             variant
             for variant in variants
-            if (text := _text(variant)) is not None and (text not in failed or _is_decodable(variant))
+            if (text := text_of(variant)) is not None and (text not in failed or _is_decodable(variant))
         ]
 
-    def _take(
-        self, variant: StoredVariant, call: Call, arguments: ArgumentCheck, evidence: WatchedEvidence
-    ) -> Reason | None:
+    def _take(self, variant: StoredVariant, arguments: ArgumentCheck, evidence: WatchedEvidence) -> Reason | None:
         """Load one variant if it fits the call; else return the reason, whatever data it contains."""
         try:
             return (
                 arguments.misfit(variant)
-                or self.method.inputs.contradiction(variant, call)
-                or self._activate(variant, call, arguments, evidence)
+                or self.method.inputs.contradiction(variant, arguments.call)
+                or self._activate(variant, arguments, evidence)
             )
         except GearcacheError:
             raise
@@ -282,20 +213,18 @@ class Variants:
         text = f"a variant of {self.entry.key.short_name} cannot be used: {type(error).__name__}: {error}"
         return Reason("unreadable", text)
 
-    def _activate(
-        self, variant: StoredVariant, call: Call, arguments: ArgumentCheck, evidence: WatchedEvidence
-    ) -> Reason | None:
+    def _activate(self, variant: StoredVariant, arguments: ArgumentCheck, evidence: WatchedEvidence) -> Reason | None:
         """Load one variant if its evidence holds, or return why that is impossible."""
         with span("evidence", self.history.name):
             basis = evidence.basis_of(variant)
         if isinstance(basis, Reason):
             return basis
-        if (graphs := self.loaded.graphs_of(variant, call.scope)) is not None:
+        if (graphs := self.loaded.graphs_of(variant, arguments.call.scope)) is not None:
             objects = arguments.compared_objects(variant)
             self.loaded.add(ActiveVariant(variant, graphs, self.method.bound.function, objects, basis))
             return None
         try:
-            active = activate(variant, call.scope, arguments, basis, self.method, self.entry)
+            active = activate(variant, arguments, basis, self.method, self.entry)
         except CorruptEntry as error:  # quarantined by the store: a miss like any other
             logger.warning("%s: %s", self.history.name, error)
             return Reason("corrupt", str(error), file=str(error.path))
@@ -308,21 +237,6 @@ class Variants:
             self.method.use.add(graph.gear.text, graph)
             self.shapes.add(graph)
         self.loaded.add(active)
-        return None
-
-
-def _unknown(variants: list[StoredVariant], known_variants: list[StoredVariant]) -> list[StoredVariant]:
-    """Return the variants that are not among the known ones."""
-    texts = set(map(_text, known_variants))
-    return [variant for variant in variants if _text(variant) not in texts]
-
-
-def _text(variant: StoredVariant) -> str | None:
-    """Return a text that identifies a variant; None for data that is not a variant."""
-    try:
-        return repr(variant.to_plain())
-    except Exception as error:
-        raise_interrupt(error)
         return None
 
 

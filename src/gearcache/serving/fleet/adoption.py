@@ -69,7 +69,7 @@ def adopt(binding: Binding, call: Call, ranks: Ranks, artifacts: Sequence[Made],
         if len(others) + len(adopted) > entry.max_variants or not all(map(entry.is_whole, adopted)):
             return False
         entry.adopt(adopted, others)
-    binding.builds.take_in()
+    binding.builds.variants.read_again()
     return True
 
 
@@ -91,9 +91,8 @@ def _fetch(binding: Binding, call: Call, other: Entry) -> None:
     from gearcache.serving.fleet.remote_entry import RemoteEntry
 
     settings = binding.method.settings
-    remote = RemoteEntry(
-        other, binding.history, lambda variants: None, strict=False, lock_timeout=settings.lock_timeout
-    )
+    remote = RemoteEntry(other, binding.history, strict=False, lock_timeout=settings.lock_timeout)
     with other.exclusive():
         spec = call.spec(binding.method.spec)
-        remote.fetch(binding.builds.tiers.wanted(call, spec, [], lambda: False, any_sizes=True))
+        wanted = binding.builds.tiers.wanted(call, spec, [], lambda: False, any_sizes=True)
+        remote.fetch(replace(wanted, is_served_by=lambda fetched: False))  # it is not for this rank's entry

@@ -41,14 +41,22 @@ class EntryTiers:
         *,
         any_sizes: bool = False,
     ) -> Wanted:
-        """Return what a call needs from tiers, beside the present variants; `any_sizes`: also at other sizes."""
+        """Return what a call needs from tiers, beside the present variants; `any_sizes`: also at other sizes.
+
+        `is_served` loads what is stored by now, and says whether that serves the call.
+        """
         from gearcache.serving.fleet.tier_fetch import Wanted
 
         evidence = EvidenceCheck(call.scope)
+
+        def is_served_by(fetched: list[StoredVariant]) -> bool:
+            self._variants.known.forget(fetched)  # equal ones that were of no use are tried again
+            return is_served()
+
         return Wanted(
             is_usable=lambda variant: self._variants.unsuited(variant, call, evidence) is None,
             is_likely=lambda variant: takes(variant, call, any_sizes=any_sizes),
-            is_served=is_served,
+            is_served_by=is_served_by,
             is_outdated=lambda variant: is_edited(variant, call) or is_left_over(variant, call, evidence),
             work=work_text(call, spec, self._method.parameters.dynamic),
             present=self._variants.sound(present),
@@ -69,7 +77,6 @@ class EntryTiers:
                 self._remote_entry = RemoteEntry(
                     self._entry,
                     self._history,
-                    self._variants.renew,
                     # A failing tier must not stop a prewarm, which is strict, from compiling: its report names the
                     # failure.
                     strict=settings.strict and self._method.serves,

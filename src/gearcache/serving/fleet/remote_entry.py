@@ -6,7 +6,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from gearcache.cache.remote.engines.retrying import may_pass
 from gearcache.cache.remote.names import EntryName, lease_name
@@ -15,7 +15,6 @@ from gearcache.cache.remote.tier import Tier, open_tiers
 from gearcache.cache.remote.trust import Trust
 from gearcache.cache.remote.upload import upload_entry
 from gearcache.errors import CacheError, RemoteError
-from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.readable.joined import covers_manifests
 from gearcache.serving.find.entry import Entry
 from gearcache.serving.fleet.compile_turn import CompileTurn
@@ -35,16 +34,7 @@ _SEND_PAUSES = (5.0, 20.0, 60.0)
 class RemoteEntry:
     """One entry in all tiers of a method. Not thread-safe: it is used under the lock of the key."""
 
-    def __init__(
-        self,
-        entry: Entry,
-        history: History,
-        renew: Callable[[list[StoredVariant]], None],
-        *,
-        strict: bool,
-        lock_timeout: float,
-    ) -> None:
-        """`renew` is called with fetched variants, so that equal ones that were of no use are tried again."""
+    def __init__(self, entry: Entry, history: History, *, strict: bool, lock_timeout: float) -> None:
         self._entry = entry
         self._history = history
         self._faults = TierFaults(history, strict=strict)
@@ -52,7 +42,7 @@ class RemoteEntry:
         self._name = EntryName(entry.key.safe_label, entry.key.digest, entry.layout.ranks)
         self._trust = Trust.from_environment(os.environ)
         self._tiers = open_tiers(entry.remotes, entry.layout)
-        self._fetch = TierFetch(entry, self._name, self._tiers, self._trust, history, self._faults, renew).fetch
+        self._fetch = TierFetch(entry, self._name, self._tiers, self._trust, history, self._faults).fetch
         self._turn: CompileTurn | None = None
         #: Identifies this object and its copies in forked processes.
         self._identity = secrets.token_hex(8)

@@ -22,6 +22,7 @@ from gearcache.guards.dispatch.stored.stored_rows import gears_of_row
 from gearcache.guards.dispatch.stored.variant import StoredVariant
 from gearcache.interrupts import raise_interrupt
 from gearcache.serving.find.entry import Entry, blobs_of
+from gearcache.serving.find.sibling_entries import reaching_the_same
 from gearcache.serving.fleet.tier_faults import TierFaults
 from gearcache.telemetry.history import History
 
@@ -34,8 +35,8 @@ class Wanted(Struct):
     is_usable: Callable[[StoredVariant], bool]
     #: Whether a variant is for such a call, as far as that can be decided before it is loaded.
     is_likely: Callable[[StoredVariant], bool]
-    #: Loads what is stored by now, and returns whether that serves the call.
-    is_served: Callable[[], bool]
+    #: Loads what was fetched and is stored by now, and returns whether that serves the call.
+    is_served_by: Callable[[list[StoredVariant]], bool]
     #: Whether a stored variant may be dropped if there is no room for another one.
     is_outdated: Callable[[StoredVariant], bool]
     #: The work text for the lease: equal on all hosts that would compile the same.
@@ -55,16 +56,13 @@ class TierFetch:
         trust: Trust,
         history: History,
         faults: TierFaults,
-        renew: Callable[[list[StoredVariant]], None],
     ) -> None:
-        """`renew` is called with fetched variants, so that equal ones that were of no use are tried again."""
         self._entry = entry
         self._name = name
         self._tiers = tiers
         self._trust = trust
         self._history = history
         self._faults = faults
-        self._renew = renew
         self._lookups = [Lookup(tier, name, trust) for tier in tiers]
         self._sibling_lookups: list[Lookup] | None = None
         self._decoded: dict[str, list[StoredVariant]] = {}
@@ -104,8 +102,7 @@ class TierFetch:
                     self._history.lines.append(self._why_nothing(lookup))
                 continue
             self._note(lookup, fetched, time.perf_counter() - begin)
-            self._renew([variant for variant, _ in fetched])
-            if needs.is_served():
+            if needs.is_served_by([variant for variant, _ in fetched]):
                 return True
         return False
 
@@ -214,7 +211,7 @@ class TierFetch:
     def _of_sibling(self, variants: list[StoredVariant], components: Mapping[str, Plain]) -> list[StoredVariant]:
         if not are_siblings(self._entry.key.lowered(), components):  # its name says so, which nobody has verified
             return []
-        return list(self._entry.of_sibling(variants, components))
+        return list(reaching_the_same(self._entry, variants, components))
 
     def _why_nothing(self, lookup: Lookup) -> str:
         """Return why a tier has nothing useful."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import logging
 import os
 import threading
@@ -16,12 +15,13 @@ import torch
 
 from gearcache.errors import InputError, MissingTorchNames, OptionError, TooManyVariants, UncalledProbes
 from gearcache.guards.gears.parse import GearSpec
+from gearcache.serving.call.bound_method import BoundMethod
 from gearcache.serving.call.call import Call
 from gearcache.serving.call.resolved import ResolvedMethod
 from gearcache.serving.find.loaded import Frame
 from gearcache.serving.miss.builds import Builds
 from gearcache.serving.miss.forked_build import ForkedBuild, Report, can_fork
-from gearcache.serving.miss.lessons import Begun, Lessons
+from gearcache.serving.miss.lessons import BackgroundBuild, Lessons
 from gearcache.serving.miss.likeness import likeness
 from gearcache.serving.miss.refused_calls import PATIENCE
 
@@ -93,7 +93,7 @@ class BackgroundBuilds:
     def __init__(self, builds: Builds, lessons: Lessons) -> None:
         self._builds, self._variants = builds, builds.variants
         self._method, self._history = builds.variants.method, builds.variants.history
-        self._rests, self._full_entries = lessons.background, lessons.full_entries
+        self._lessons = lessons
         self._entry_name = builds.variants.entry.key.name
 
     def serve(self, call: Call, spec: GearSpec, why: str) -> Frame | str:
@@ -102,31 +102,31 @@ class BackgroundBuilds:
         `OptionError` if the process cannot be forked.
         """
         is_free = _slot.is_free()
-        has_ended = bool(self._rests.reports)
-        while self._rests.reports:
-            self._process_report(self._rests.reports.popleft())
-        if self._rests.end_reason:
-            return self._rests.end_reason
-        if self._entry_name in self._full_entries:
+        has_ended = bool(self._lessons.reports)
+        while self._lessons.reports:
+            self._process_report(self._lessons.reports.popleft())
+        if self._lessons.end_reason:
+            return self._lessons.end_reason
+        if self._entry_name in self._lessons.full_entries:
             return "max_variants"
         if not (is_free or has_ended):
             return "background"
         call_likeness = likeness(call)
-        if time.monotonic() < max(self._rests.rest_until, self._rests.retry_times.get(call_likeness, 0.0)):
+        if time.monotonic() < max(self._lessons.rest_until, self._lessons.retry_times.get(call_likeness, 0.0)):
             return "refused"
         if (frame := self._stored(call)) is not None:
-            self._rests.useless_builds = 0
+            self._lessons.useless_builds = 0
             return frame
-        if self._rests.end_reason:  # the lookup was a fault
-            return self._rests.end_reason
+        if self._lessons.end_reason:  # the lookup was a fault
+            return self._lessons.end_reason
         if not is_free:  # the build of another method runs
             return "background"
-        if call_likeness == self._rests.stored_likeness:  # something has changed meanwhile, and may change again
-            self._rests.stored_likeness = None
-            self._rests.useless_builds += 1
-            if self._rests.useless_builds > 1:
-                self._rests.rest_until = time.monotonic() + _rest(self._rests.useless_builds) * max(
-                    self._rests.seconds, 1.0
+        if call_likeness == self._lessons.stored_likeness:  # something has changed meanwhile, and may change again
+            self._lessons.stored_likeness = None
+            self._lessons.useless_builds += 1
+            if self._lessons.useless_builds > 1:
+                self._lessons.rest_until = time.monotonic() + _rest(self._lessons.useless_builds) * max(
+                    self._lessons.seconds, 1.0
                 )
                 self._warn("what was compiled does not serve the call: the module changes meanwhile, time and again")
                 return "refused"
@@ -139,11 +139,11 @@ class BackgroundBuilds:
         Raises as `Binding.prepare` does; a fault of the cache ends all builds.
         """
         try:
-            _, is_fresh = self._variants.take_fresh()
+            _, is_fresh = self._variants.known.take_fresh()
             return self._variants.look_up(call, counted=False).frame if is_fresh else None
         except Exception as error:
             self._history.fault_or_raise(error)
-            self._rests.end_reason = "fault"
+            self._lessons.end_reason = "fault"
             return None
 
     def _begin(self, call: Call, spec: GearSpec, why: str, call_likeness: Any) -> None:
@@ -162,23 +162,23 @@ class BackgroundBuilds:
 
         text = self._builds.prepare_fork(call, spec)
         limit = self._method.settings.compile_timeout * (1 + max(1, len(spec.gears)))
-        self._rests.begun = Begun(self._entry_name, call_likeness, text, self._builds, time.monotonic())
+        self._lessons.begun = BackgroundBuild(self._entry_name, call_likeness, text, self._builds, time.monotonic())
         has_begun = False
         try:
-            has_begun = _slot.begin(work, limit, self._rests.reports)
+            has_begun = _slot.begin(work, limit, self._lessons.reports)
         except OSError as error:  # the host has no process, memory or descriptor left at this moment
             self._note_failure(call_likeness, f"no process can be started: {error}", 0.0)
         if has_begun:
             self._history.uncounted.clear()  # the child counts them
             logger.info("%s: compiling in the background", self._method.name)
         else:
-            self._rests.begun = None
+            self._lessons.begun = None
 
     def _process_report(self, report: Report) -> None:
         """Process the report of a build, which may be of another binding's; each error is logged once."""
-        begun, self._rests.begun = self._rests.begun, None
+        begun, self._lessons.begun = self._lessons.begun, None
         assert begun is not None, "one build of a method runs at a time"
-        seconds = self._rests.seconds = time.monotonic() - begun.begin
+        seconds = self._lessons.seconds = time.monotonic() - begun.begin
         for event in report.events:
             self._method.counters.note(event)
         for level, text in report.logged:
@@ -193,14 +193,14 @@ class BackgroundBuilds:
         if begun.is_before_refresh:  # what it says about calls held until then
             return
         if not report.kind:
-            self._rests.stored_likeness, self._rests.failures = begun.call_likeness, 0
+            self._lessons.stored_likeness, self._lessons.failures = begun.call_likeness, 0
             return
         if report.kind in (MissingTorchNames.__name__, UncalledProbes.__name__):
-            self._rests.end_reason = "torch"
+            self._lessons.end_reason = "torch"
             self._warn(report.error)
             return
         if report.kind == TooManyVariants.__name__:
-            self._full_entries.add(begun.entry_name)
+            self._lessons.full_entries.add(begun.entry_name)
             logger.warning("%s", report.error)
             return
         cause = report.error if report.kind == "RuntimeError" else f"{report.kind}: {report.error}"
@@ -208,19 +208,19 @@ class BackgroundBuilds:
 
     def _note_failure(self, call_likeness: Any, cause: str, seconds: float, *, raises: bool = False) -> None:
         """Let like calls run without a graph for some time; `raises`: the method itself raises, so the user knows."""
-        if len(self._rests.retry_times) >= _MOST:
-            self._rests.retry_times.clear()
-        self._rests.retry_times[call_likeness] = time.monotonic() + PATIENCE * max(seconds, 1.0)
-        self._rests.rest_until = time.monotonic() + _rest(self._rests.failures) * max(seconds, 1.0)
-        self._rests.failures += 1
+        if len(self._lessons.retry_times) >= _MOST:
+            self._lessons.retry_times.clear()
+        self._lessons.retry_times[call_likeness] = time.monotonic() + PATIENCE * max(seconds, 1.0)
+        self._lessons.rest_until = time.monotonic() + _rest(self._lessons.failures) * max(seconds, 1.0)
+        self._lessons.failures += 1
         self._warn(f"compiling in the background failed: {cause}", logging.INFO if raises else logging.WARNING)
 
     def _warn(self, cause: str, level: int = logging.WARNING) -> None:
         """Log once why calls run without a graph."""
-        if cause not in self._rests.warned:
-            if len(self._rests.warned) >= _MOST:
-                self._rests.warned.clear()
-            self._rests.warned.add(cause)
+        if cause not in self._lessons.warned:
+            if len(self._lessons.warned) >= _MOST:
+                self._lessons.warned.clear()
+            self._lessons.warned.add(cause)
             self._history.lines.append(cause)
             logger.log(level, "%s runs without a graph: %s", self._method.name, cause)
 
@@ -239,14 +239,14 @@ def _check_fork(method: ResolvedMethod) -> None:
         )
 
 
-def take_wait(name: str, function: Callable[..., Any], kwargs: dict[str, Any], *, is_background: bool) -> bool:
+def take_wait(name: str, method: BoundMethod, kwargs: dict[str, Any], *, is_background: bool) -> bool:
     """Take `wait` out of the arguments of `warm`, unless the method has one of this name; returns whether to wait.
 
     By default `warm` does not wait with `on_miss="background"`. `OptionError` for a value that is not a bool, and for
     False if every `warm` waits.
     """
-    signatures = [inspect.signature(function, follow_wrapped=follows) for follows in (False, True)]
-    if "wait" not in kwargs or any("wait" in signature.parameters for signature in signatures):
+    signature = method.signature()
+    if "wait" not in kwargs or "wait" in (*signature.outer.parameters, *signature.inner.parameters):
         return not is_background
     wait = kwargs.pop("wait")
     if not isinstance(wait, bool) or not (wait or is_background):

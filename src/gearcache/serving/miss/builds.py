@@ -135,7 +135,7 @@ class Builds:
             remote.fetch(
                 self.tiers.wanted(call, spec, present, lambda: not self._load_present(call)[1], any_sizes=True)
             )
-        self.take_in()
+        self.variants.read_again()
 
     def prepare_fork(self, call: Call, spec: GearSpec) -> str:
         """Open the tiers, which a forked process shares with this one; returns the argument for `take_over`."""
@@ -204,7 +204,7 @@ class Builds:
 
     def _is_loaded(self, result: BuildResult) -> bool:
         """Whether a build has made nothing but what this process has loaded: a call that it serves only when padded."""
-        loaded = [active.variant for active in self.variants.loaded.variants]
+        loaded = self.variants.loaded.stored_variants()
         return all(any(are_of_one_trace(item.variant, each) for each in loaded) for item in result.variants)
 
     def _load_from_memory(self, result: BuildResult, call: Call) -> Answer | None:
@@ -248,12 +248,11 @@ class Builds:
 
     def missing_gears(self, call: Call) -> list[tuple[int, ...]]:
         """Return the possible gears of the spec that no loaded variant has for such a call."""
-        variants = [active.variant for active in self.variants.loaded.variants]
-        return missing_gears(variants, call, call.spec(self._method.spec))
+        return missing_gears(self.variants.loaded.stored_variants(), call, call.spec(self._method.spec))
 
     def _look_again(self, call: Call, *, is_padded: bool) -> list[StoredVariant] | Answer:
         """Return the variants to keep; or the answer, if one that serves this call has appeared and is loaded now."""
-        present, is_fresh = self.variants.take_fresh()
+        present, is_fresh = self.variants.known.take_fresh()
         if not is_fresh:
             return present
         answer = self.variants.look_up(call)
@@ -272,10 +271,6 @@ class Builds:
         if len(dropped) < excess:
             raise TooManyVariants(self._method.name, limit, why + _about_constants(present))
         return [variant for variant in present if all(variant is not each for each in dropped)]
-
-    def take_in(self) -> None:
-        """Read the stored variants, including ones equal to a variant that was of no use before."""
-        self.variants.read_again()
 
     def _raise_own_error(self, call: Call, spec: GearSpec, result: BuildResult) -> None:
         """Raise the error of the call's own gear, if it failed; the other gears are stored by then."""

@@ -96,7 +96,7 @@ class Compiles:
 
         method, settings, dynamic = self._method, self._method.settings, self._method.parameters.dynamic
         state: Any = dict(method.key.components)["state"]
-        changes = Changes() if dynamic is False else changes_from(call.scope, self._variants.known)
+        changes = Changes() if dynamic is False else changes_from(call.scope, self._variants.known.all())
         return BuildRequest(
             name=method.name,
             bound=method.bound,

@@ -28,13 +28,16 @@ from gearcache.events import Event, LateEvent, held_events, tell_at_once
 from gearcache.ge_cache.private_torch.threads import is_compile_lock_free
 from gearcache.ge_cache.workers.kept import KEPT
 from gearcache.ge_cache.workers.program import keep_priority, watch_parent
-from gearcache.serving.miss.process_activity import STILL_SECONDS, ProcessActivity
 from gearcache.threads import importing_threads
 
 _NICE = 19
 _CONNECTIONS = ("socket:", "pipe:", "anon_inode:")
 #: Events that this process reports as its own; graphs that the child has loaded are not loaded here.
 _REPORTED_KINDS = ("trace", "compile", "compile_failed", "publish", "fetch", "upload", "lease")
+
+#: A process hangs if it has neither worked nor waited for a child for this many seconds.
+STILL_SECONDS = 60.0
+_SAMPLE_SECONDS = 1.0
 
 
 class Report(Struct, frozen=True):
@@ -70,7 +73,7 @@ class ForkedBuild:
         os.close(write)
         os.close(life_line_end)
         os.set_blocking(self._read, False)
-        self._pulse = ProcessActivity(self._pid)
+        self._activity = ProcessActivity(self._pid)
         self._received = b""
 
     def poll(self) -> Report | None:
@@ -81,7 +84,7 @@ class ForkedBuild:
             return self._end(self._read_report())
         if time.monotonic() >= self._deadline:
             return self._end(Report("TimeoutError", f"it had not ended after {self._seconds:g} s and was stopped"))
-        if self._pulse.is_still():
+        if self._activity.is_still():
             return self._end(Report("TimeoutError", f"it did nothing for {STILL_SECONDS:g} s and was stopped"))
         return None
 
@@ -106,6 +109,37 @@ class ForkedBuild:
         with contextlib.suppress(ChildProcessError):  # another part of the program waits for all children
             os.waitpid(self._pid, 0)
         return report
+
+
+class ProcessActivity:
+    """The processor time of a process, read now and then. Without `/proc` the process never counts as still."""
+
+    def __init__(self, pid: int) -> None:
+        self._folder = Path("/proc", str(pid))
+        self._cpu_time = self._time()
+        self._last_change = self._last_sample = time.monotonic()
+
+    def is_still(self) -> bool:
+        """Whether it has done nothing for `STILL_SECONDS`, and has no child that it may wait for."""
+        now = time.monotonic()
+        if now < self._last_sample + _SAMPLE_SECONDS:
+            return False
+        self._last_sample, cpu_time = now, self._time()
+        if cpu_time is None or cpu_time != self._cpu_time or self._has_children():
+            self._cpu_time, self._last_change = cpu_time, now
+        return now - self._last_change >= STILL_SECONDS
+
+    def _time(self) -> tuple[str, ...] | None:
+        with contextlib.suppress(OSError):
+            # The name of the program, in parentheses, may contain anything; user and system time are the 14th and 15th.
+            fields = (self._folder / "stat").read_text().rpartition(")")[2].split()
+            return tuple(fields[11:13])
+        return None
+
+    def _has_children(self) -> bool:
+        with contextlib.suppress(OSError):
+            return any((task / "children").read_text().strip() for task in (self._folder / "task").iterdir())
+        return True
 
 
 def _close(*descriptors: int) -> None:

@@ -25,10 +25,10 @@ def missing_gears(variants: Iterable[StoredVariant], call: Call, spec: GearSpec)
 
 def fits_of(variant: StoredVariant, call: Call, spec: GearSpec) -> list[GearFit]:
     """Return how each graph of a variant fits a call; none if an argument check fails."""
-    tensors = tensors_of(variant, call.scope)
+    tensors = tensors_of(variant, call)
     if tensors is None:
         return []
-    values = CallValues(tensors, numbers_of(variant, call.scope), size_relations(variant, call.scope))
+    values = CallValues(tensors, numbers_of(variant, call), size_relations(variant, call.scope))
     return list(gear_fits(variant, spec, call.sizes(spec), values))
 
 
@@ -47,8 +47,8 @@ def excluded_gears(variant: StoredVariant, call: Call, spec: GearSpec) -> set[st
 
 def problems_of(variant: StoredVariant, call: Call) -> list[Problem | None]:
     """Return what keeps a call from each graph of a variant, None if nothing; empty if an argument check fails."""
-    tensors = tensors_of(variant, call.scope)
+    tensors = tensors_of(variant, call)
     if tensors is None:
         return []
-    numbers = numbers_of(variant, call.scope)
+    numbers = numbers_of(variant, call)
     return [problem_of(variant, gear, tensors, numbers) for gear in variant.gears]

@@ -115,7 +115,7 @@ def _obstacle(obstacles: Sequence[Problem | Unfit]) -> Obstacle:
 
 def _given(variant: StoredVariant, call: Call) -> tuple[torch.Tensor, ...] | None:
     """Return the tensors of a call for a variant; None if it does not take such a call."""
-    tensors = tensors_of(variant, call.scope)
+    tensors = tensors_of(variant, call)
     return tensors if tensors is not None and all(isinstance(tensor, torch.Tensor) for tensor in tensors) else None
 
 

@@ -154,45 +154,60 @@ class UnservedCalls:
             if call.is_run:
                 self._count_eager(call, frame_or_reason)
             return None
-        lessons, begin = self._lessons, time.monotonic()
-        is_full = self._variants.entry.key.name in lessons.full_entries
-        reason = "max_variants" if is_full else lessons.obstacle
         # A caller that only prepares calls needs the error each time.
-        if call.is_run and begin < lessons.next_build:
-            reason = "changed"
-        elif not call.is_run or not (lessons.obstacle or is_full):
-            try:
-                answer_or_reason = self._compile(call, verdict, why)
-                if not isinstance(answer_or_reason, str):
-                    lessons.changed_builds = 0
-                    return answer_or_reason
-                lessons.obstacle = reason = answer_or_reason
-            except NoOperation:
-                if not call.is_run:
-                    raise
-                reason = "no operation"
-                if reason not in self._method.counters.eager:
-                    message = (
-                        "%s: a call runs no tensor operation: there is nothing to compile, the method itself serves it"
-                    )
-                    logger.warning(message, self._rules.name)
-            except ModuleChanged as error:
-                if not call.is_run:
-                    raise
-                logger.warning("%s; the method itself serves the call", error)
-                lessons.changed_builds += 1
-                if lessons.changed_builds >= _MOST_CHANGES:
-                    lessons.next_build = time.monotonic() + PATIENCE * (time.monotonic() - begin)
-                reason = "changed"
-            except TooManyVariants as error:
-                if not call.is_run:  # a deploy needs the error
-                    raise
-                logger.warning("%s", error)
-                self._variants.history.lines.append(f"full: {error}")
-                lessons.full_entries.add(self._variants.entry.key.name)
-                reason = "max_variants"
+        reason = self._reason_to_rest() if call.is_run else ""
+        if not reason:
+            answer_or_reason = self._compile_or_leave(call, verdict, why)
+            if not isinstance(answer_or_reason, str):
+                return answer_or_reason
+            reason = answer_or_reason
         self._method.counters.ran_eagerly(reason)
         return None
+
+    def _reason_to_rest(self) -> str:
+        """Return why nothing is built for a call, as earlier ones have shown; "" if it may be."""
+        if time.monotonic() < self._lessons.next_build:
+            return "changed"
+        is_full = self._variants.entry.key.name in self._lessons.full_entries
+        return "max_variants" if is_full else self._lessons.obstacle
+
+    def _compile_or_leave(self, call: Call, verdict: Compile | Pad, why: str) -> Answer | str:
+        """Compile and load; returns the answer, or why the method itself has to run. Notes what this shows of others.
+
+        A call that is only prepared raises instead: a deploy needs the error.
+        """
+        begin = time.monotonic()
+        try:
+            answer_or_reason = self._compile(call, verdict, why)
+        except (NoOperation, ModuleChanged, TooManyVariants) as error:
+            if not call.is_run:
+                raise
+            return self._reason_after(error, time.monotonic() - begin)
+        if isinstance(answer_or_reason, str):
+            self._lessons.obstacle = answer_or_reason
+        else:
+            self._lessons.changed_builds = 0
+        return answer_or_reason
+
+    def _reason_after(self, error: NoOperation | ModuleChanged | TooManyVariants, seconds: float) -> str:
+        """Return why the method itself runs after a build of some duration has ended with an error."""
+        if isinstance(error, NoOperation):
+            if "no operation" not in self._method.counters.eager:
+                message = (
+                    "%s: a call runs no tensor operation: there is nothing to compile, the method itself serves it"
+                )
+                logger.warning(message, self._rules.name)
+            return "no operation"
+        if isinstance(error, TooManyVariants):
+            logger.warning("%s", error)
+            self._variants.history.lines.append(f"full: {error}")
+            self._lessons.full_entries.add(self._variants.entry.key.name)
+            return "max_variants"
+        logger.warning("%s; the method itself serves the call", error)
+        self._lessons.changed_builds += 1
+        if self._lessons.changed_builds >= _MOST_CHANGES:
+            self._lessons.next_build = time.monotonic() + PATIENCE * seconds
+        return "changed"
 
     def _compile(self, call: Call, verdict: Compile | Pad, why: str) -> Answer | str:
         """Compile and load, unless a like call was refused; if that is impossible, why the method itself has to run."""
@@ -246,14 +261,13 @@ class UnservedCalls:
 
     def _near_misfits(self, call: Call) -> tuple[Reason, ...]:
         """Return the plain arguments that alone keep a call from variants whose graphs take its tensors."""
-        near = (variant for variant in self._variants.known if takes_tensors(variant, call))
+        near = (variant for variant in self._variants.known.all() if takes_tensors(variant, call))
         return tuple(nearest_misfits(near, call))
 
     def _reasons(self, call: Call, problems: Problems) -> tuple[Reason, ...]:
         """Return why no loaded graph serves a call: its sizes, or the arguments of the trace of each variant."""
         problem = problems.nearest()
         if problem is None:
-            loaded = (active.variant for active in self._variants.loaded.variants)
-            return tuple(nearest_misfits(loaded, call))
+            return tuple(nearest_misfits(self._variants.loaded.stored_variants(), call))
         text = f"argument `{problem.argument}` is {problem.value}; compiled for {problem.allowed}"
         return (Reason("gear", text, problem.argument, problem.allowed, problem.value),)
