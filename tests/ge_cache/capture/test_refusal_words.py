@@ -48,7 +48,7 @@ def test_a_lock_is_refused_until_what_it_guards_is_set_up(kind: Any, cache_dir: 
 
     net, x = Net(), torch.ones(2)
     cached = gearcache.cache_compile(net.forward, config=strict_config())
-    with pytest.raises(CaptureError, match="it enters a lock, .*: .* call the method itself once before"):
+    with pytest.raises(CaptureError, match=r"it enters a lock, .*: .* call the method itself once before"):
         cached(x)
     expected = net(x)
     assert torch.equal(cached(x), expected)

@@ -307,7 +307,9 @@ class ServedMethod:
             present = self._bindings.present
             if binding not in present.all_bindings():  # another thread has taken an earlier state back
                 return
-            present.last, present.dispatch = binding, dispatch
+            # In this order, as a state that has a `last` may be set aside by a signal handler.
+            present.dispatch = dispatch
+            present.last = binding
             self._serve_from_graphs(dispatch)
         self._bindings.release()
 
