@@ -41,14 +41,14 @@ def test_without_threads_work_is_done_here_or_refused(no_threads: NoThreads, tmp
 def test_a_lease_without_a_thread_for_its_beats_is_released(no_threads: NoThreads, tmp_path: Path) -> None:
     no_threads.after = 100
     tier = Tier(parse_urls(f"folder:{tmp_path}?unsigned=1", "test")[0], Layout(tmp_path / "cache"))
-    lease = Lease(tier, "v6/leases/one")
+    lease = Lease(tier, "v7/leases/one")
     assert tier.ask(lambda remote: lease._create(remote, Deadline.after(30.0)))
-    assert Lease(tier, "v6/leases/one").holder() is not None
+    assert Lease(tier, "v7/leases/one").holder() is not None
     no_threads.after = 0
     lease.resume()
     no_threads.after = 100
     lease.release()
-    assert Lease(tier, "v6/leases/one").holder() is None
+    assert Lease(tier, "v7/leases/one").holder() is None
 
 
 def test_a_forked_child_finds_locks_free_and_the_collector_as_it_was() -> None:

@@ -16,7 +16,7 @@ from gearcache.cache.keys.encoding import encode as encode
 from gearcache.cache.keys.encoding import lower as lower
 from gearcache.errors import UnkeyableValue
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 """Version of the key scheme, the manifest and the folder names; exists only here."""
 
 MAX_LABEL_LENGTH = 80

@@ -17,46 +17,39 @@ import torch
 
 from gearcache.guards.evidence.names import name_of
 
+#: Constants of code whose `repr` tells their type and value.
+_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis)})
+
 
 def code_digest(code: types.CodeType) -> str:
     """Return the sha256 of what `code` does. Valid for one Python version (which is part of the key)."""
-    parts: list[bytes] = []
-    _collect_code(parts, code)
-    lengths = b"".join(len(part).to_bytes(8, "little") for part in parts)
-    return hashlib.sha256(len(parts).to_bytes(8, "little") + lengths + b"".join(parts)).hexdigest()
+    return hashlib.sha256(repr(_code_plain(code)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _collect_code(parts: list[bytes], code: types.CodeType) -> None:
-    numbers = (
-        code.co_argcount,
-        code.co_posonlyargcount,
-        code.co_kwonlyargcount,
-        code.co_flags,
-        len(code.co_consts),
-    )
-    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
-    parts.append(f"{code.co_name} {numbers} {names}".encode(errors="surrogatepass"))
-    # `co_code` is the bytecode without the interpreter's inline caches and specialisations.
-    parts.append(code.co_code)
-    parts.append(getattr(code, "co_exceptiontable", b""))
-    for constant in code.co_consts:
-        _collect_constant(parts, constant)
+def _code_plain(code: types.CodeType) -> list[Any]:
+    return [
+        code.co_name,
+        (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags),
+        (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars),
+        # The bytecode without the interpreter's inline caches and specialisations.
+        code.co_code,
+        getattr(code, "co_exceptiontable", b""),
+        [_constant_plain(constant) for constant in code.co_consts],
+    ]
 
 
-def _collect_constant(parts: list[bytes], value: Any) -> None:
-    if isinstance(value, types.CodeType):
-        parts.append(b"code")
-        _collect_code(parts, value)
-    elif isinstance(value, (tuple, frozenset)):
-        items = value if isinstance(value, tuple) else sorted(value, key=repr)
-        parts.append(f"{type(value).__name__}{len(value)}".encode())
-        for item in items:
-            _collect_constant(parts, item)
-    elif isinstance(value, (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))):
-        parts.append(f"{type(value).__name__}:{value!r}".encode(errors="surrogatepass"))
-    else:
-        # Only hand-made code has other constants; only the name of their class is stable.
-        parts.append(f"object:{name_of(value)}".encode())
+def _constant_plain(value: Any) -> Any:
+    """Return what `repr` writes without an address and in one order; lists stand for what is not plain itself."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is types.CodeType:
+        return _code_plain(value)
+    if kind is tuple:
+        return tuple([_constant_plain(item) for item in value])
+    if kind is frozenset:
+        return ["frozenset", sorted(repr(_constant_plain(item)) for item in value)]
+    return ["object", name_of(value)]  # only hand-made code has such constants, of which the class alone is stable
 
 
 def code_objects(code: types.CodeType) -> list[types.CodeType]:

@@ -58,6 +58,6 @@ def test_what_is_packed_into_a_folder_is_a_cache_that_any_user_may_read(cache_di
     run("verify", "--cache-dir", str(folder))
     assert [entry["method"] for entry in listed("--cache-dir", str(tmp_path / "one"))] == ["Model.decode"]
     assert "is not empty; name a new folder" in run("pack", "--folder", str(folder), code=2).stderr
-    next(path for path in (cache_dir / "v6" / "blobs").rglob("*") if path.is_file()).write_bytes(b"soil")
+    next(path for path in (cache_dir / "v7" / "blobs").rglob("*") if path.is_file()).write_bytes(b"soil")
     for _ in range(2):
         assert "is corrupt" in run("pack", "--folder", str(tmp_path / "two"), code=3).stderr

@@ -48,7 +48,7 @@ def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
 
 def entries(root: Path) -> list[str]:
     """The methods that a cache has entries of."""
-    return sorted(path.parts[-3] for path in root.glob("v6/entries/*/*/manifest.msgpack"))
+    return sorted(path.parts[-3] for path in root.glob("v7/entries/*/*/manifest.msgpack"))
 
 
 def on_node(node: str, function: Any) -> Any:

@@ -88,7 +88,7 @@ def test_processes_of_a_launcher_take_shares_where_they_do_not_act_as_their_rank
 
 def test_a_dry_run_says_of_each_gear_why_it_is_missing(cache_dir: Path) -> None:
     run("prewarm", "tests.scenarios.prewarmed:warm_only")
-    blobs = sorted((cache_dir / "v6" / "blobs").glob("*/*"))
+    blobs = sorted((cache_dir / "v7" / "blobs").glob("*/*"))
     blobs[0].unlink()
     report = run_json("prewarm", "tests.scenarios.prewarmed:warm_only", "--dry-run", code=1)
     (entry,) = report["entries"]

@@ -62,6 +62,6 @@ def test_of_all_processes_of_all_hosts_one_compiles(tmp_path: Path) -> None:
         calls = {name: stat["calls"] for name, stat in client.info("commandstats").items()}
         # One process of each host took part, and one of them sent what it compiled; blobs and the manifest came once.
         assert calls["cmdstat_set"] <= 6
-        blobs = len(list((tmp_path / "host0" / "v6" / "blobs").glob("*/*")))
-        assert blobs == len(list((tmp_path / "host1" / "v6" / "blobs").glob("*/*"))) >= 1
+        blobs = len(list((tmp_path / "host0" / "v7" / "blobs").glob("*/*")))
+        assert blobs == len(list((tmp_path / "host1" / "v7" / "blobs").glob("*/*"))) >= 1
         assert calls["cmdstat_getrange"] <= 2 * (blobs + 1) + 4

@@ -97,7 +97,7 @@ def test_a_job_fills_a_volume_from_which_pods_start_warm(
     pod = site.pod("Deployment", "pod")
     assert "brought 2 entries" in pod.run(monkeypatch, "gears")
     pod.run(monkeypatch, "server", probe="startupProbe")
-    (blob, *_) = (pod.volume("cache") / "v6" / "blobs").glob("*/*")
+    (blob, *_) = (pod.volume("cache") / "v7" / "blobs").glob("*/*")
     blob.chmod(0o600)
     blob.write_bytes(b"damaged")
     pod.run(monkeypatch, "server", probe="startupProbe", code=1)

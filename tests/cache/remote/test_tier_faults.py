@@ -31,7 +31,7 @@ def tier_at(url: str, tmp_path: Path) -> Tier:
 @pytest.fixture
 def tier(tmp_path: Path) -> Tier:
     (tmp_path / "share").mkdir()
-    FolderRemote(tmp_path / "share").put("v6/a", b"data", soon())
+    FolderRemote(tmp_path / "share").put("v7/a", b"data", soon())
     return tier_at(f"folder:{tmp_path / 'share'}", tmp_path)
 
 
@@ -43,12 +43,12 @@ def test_denied_writes_stop_writes_alone(tmp_path: Path) -> None:
     (tmp_path / "users").write_text("user default on nopass ~* +@all\nuser reader on >pw ~* +@all -@write\n")
     with redis_server("--aclfile", str(tmp_path / "users")) as port:
         reader = tier_at(f"redis://reader:pw@127.0.0.1:{port}/0", tmp_path)
-        reader.ask(lambda remote: remote.names("v6/", 10, soon()))
+        reader.ask(lambda remote: remote.names("v7/", 10, soon()))
         with pytest.raises(Denied, match="NoPermission"):
-            reader.write(lambda remote: remote.put("v6/a", b"data", soon()))
+            reader.write(lambda remote: remote.put("v7/a", b"data", soon()))
         assert (reader.takes_writes, reader.is_resting) == (False, False)
         assert 0 < reader.rest_seconds <= 60
-        reader.ask(lambda remote: remote.names("v6/", 10, soon()))
+        reader.ask(lambda remote: remote.names("v7/", 10, soon()))
         assert not reader.takes_writes, "reads say nothing about writes"
 
 
@@ -70,14 +70,14 @@ def test_a_lease_that_cannot_be_taken_is_one_fault(tier: Tier, monkeypatch: pyte
     for operation in ("get", "put"):
         monkeypatch.setattr(FolderRemote, operation, lambda *_, **__: fail(RemoteError("tier", "gone")))
     with pytest.raises(RemoteError):
-        Lease(tier, "v6/leases/x").take()
+        Lease(tier, "v7/leases/x").take()
     assert tier.takes_writes
 
 
 def test_an_object_over_a_limit_is_no_fault_of_the_tier(tier: Tier) -> None:
     for _ in range(FAULTS):
         with pytest.raises(RemoteError, match="more than 2 bytes"):
-            tier.ask(lambda remote: remote.get("v6/a", 2, soon()))
+            tier.ask(lambda remote: remote.get("v7/a", 2, soon()))
     assert not tier.is_resting
 
 
@@ -103,9 +103,9 @@ def test_blobs_that_come_too_late_are_a_fault_where_none_came(
     assert not tier.damaged
 
 
-@pytest.mark.parametrize("name", ["v6/a", "v6/none"])
+@pytest.mark.parametrize("name", ["v7/a", "v7/none"])
 def test_a_deadline_is_a_fault_unless_objects_came_until_then(tier: Tier, name: str) -> None:
     for _ in range(FAULTS):
         with pytest.raises(Late):
             tier.ask(lambda remote: (remote.get(name, 100, soon()), remote.get(name, 100, Deadline.after(0))))
-    assert tier.is_resting == (name == "v6/none")
+    assert tier.is_resting == (name == "v7/none")

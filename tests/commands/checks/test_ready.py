@@ -47,7 +47,7 @@ def test_ready_is_what_a_load_would_hit(cache_dir: Path) -> None:
 
 def test_a_damaged_graph_is_not_ready(cache_dir: Path) -> None:
     gearcache.prewarm(prewarmed.warm_only)
-    blob = max((cache_dir / "v6" / "blobs").glob("*/*"), key=lambda path: path.stat().st_size)
+    blob = max((cache_dir / "v7" / "blobs").glob("*/*"), key=lambda path: path.stat().st_size)
     data = bytearray(blob.read_bytes())
     data[-1] ^= 1
     blob.write_bytes(data)

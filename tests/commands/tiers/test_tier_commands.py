@@ -144,7 +144,7 @@ def test_a_folder_with_lists_is_a_website_to_pull_from(
 ) -> None:
     with website(str(tmp_path / "share")) as url:
         text = run("pull", "--from", f"{url}?unsigned=1", *other, code=1).stderr
-        assert "has no `v6/entries/index.txt`, which `gearcache push --index` writes" in text
+        assert "has no `v7/entries/index.txt`, which `gearcache push --index` writes" in text
         assert run_json("push", "--to", share, "--index")["tiers"][0]["indexed"]
         assert len(run_json("pull", "*.decode", "--from", f"{url}?unsigned=1", *other)["brought"]) == 2
 

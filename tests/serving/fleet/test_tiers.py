@@ -116,7 +116,7 @@ class Host:
 
 def objects(share: str, what: str) -> list[Path]:
     """Return the files of a folder as a tier: "blobs", "entries" or "leases"."""
-    folder = Path(share.removeprefix("folder:").partition("?")[0]) / "v6" / what
+    folder = Path(share.removeprefix("folder:").partition("?")[0]) / "v7" / what
     return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.exists() else []
 
 
@@ -224,8 +224,8 @@ def test_a_blob_that_was_damaged_once_is_fetched_when_it_is_whole_again(tmp_path
     assert Host(tmp_path / "b", f"{filled}&read_only=1").call().compiles == 2
     for blob, data in blobs.items():
         blob.write_bytes(data)
-    shutil.rmtree(tmp_path / "b" / "v6" / "entries")
-    shutil.rmtree(tmp_path / "b" / "v6" / "blobs")
+    shutil.rmtree(tmp_path / "b" / "v7" / "entries")
+    shutil.rmtree(tmp_path / "b" / "v7" / "blobs")
     assert Host(tmp_path / "b", f"{filled}&read_only=1").call().compiles == 0, "in the same process"
 
 
@@ -324,7 +324,7 @@ def test_a_host_that_cannot_write_fetches_into_memory(tmp_path: Path, filled: st
 
 
 def test_a_damaged_local_blob_comes_from_a_tier(tmp_path: Path, filled: str) -> None:
-    for blob in (tmp_path / "a" / "v6" / "blobs").glob("*/*"):
+    for blob in (tmp_path / "a" / "v7" / "blobs").glob("*/*"):
         blob.write_bytes(b"damaged")
     assert Host(tmp_path / "a", filled).call().compiles == 0
     assert Host(tmp_path / "a", "").call().compiles == 0
@@ -338,7 +338,7 @@ def test_a_prewarm_sends_before_it_ends(tmp_path: Path, share: str) -> None:
     assert (report.compiled, [entry.failed for entry in report.entries]) == (2, [{}])
     assert len(objects(share, "entries")) == 1
     # What is here and not there is sent as well.
-    shutil.rmtree(tmp_path / "share" / "v6")
+    shutil.rmtree(tmp_path / "share" / "v7")
     assert gearcache.prewarm(build, cache_dir=tmp_path / "a").compiled == 0
     assert Host(tmp_path / "b", share).call().compiles == 0
 
@@ -485,13 +485,13 @@ def _lease(share: str, **changes: Any) -> lease.Lease:
     """A lease that somebody else holds, for whatever work."""
     path = share.removeprefix("folder:").partition("?")[0]
     (url,) = parse_urls(share, "test")
-    return lease.Lease(tier.Tier(url, Layout(Path(path).parent / "local")), "v6/leases/x", **changes)
+    return lease.Lease(tier.Tier(url, Layout(Path(path).parent / "local")), "v7/leases/x", **changes)
 
 
 @pytest.fixture
 def one_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """All work has one lease."""
-    monkeypatch.setattr(turn, "lease_name", lambda *_: "v6/leases/x")
+    monkeypatch.setattr(turn, "lease_name", lambda *_: "v7/leases/x")
 
 
 @pytest.mark.usefixtures("one_lease")
@@ -514,7 +514,7 @@ def test_nobody_waits_for_a_process_that_is_gone(tmp_path: Path, share: str) -> 
         os._exit(0)
     os.waitpid(child, 0)
     left = lease.Holder("0" * 16, "host", child, 0, time.time(), lease.process_space()).encoded()
-    FolderRemote(share.removeprefix("folder:").partition("?")[0]).put("v6/leases/x", left, Deadline.after(5))
+    FolderRemote(share.removeprefix("folder:").partition("?")[0]).put("v7/leases/x", left, Deadline.after(5))
     begin = time.monotonic()
     Host(tmp_path / "a", share).call()
     assert time.monotonic() - begin < 20

@@ -125,7 +125,7 @@ def test_blobs_that_are_pruned_during_an_upload_are_sent_again(share: Path, monk
 
     def slow(self: FolderRemote, name: str, data: bytes, deadline: Deadline, **how: object) -> bool:
         if "/entries/" in name:  # an upload that took longer than whoever prunes had patience
-            for path in (share / "v6" / "blobs").rglob("*"):
+            for path in (share / "v7" / "blobs").rglob("*"):
                 if path.is_file():
                     path.unlink()
         return put(self, name, data, deadline, **how)  # type: ignore[arg-type]
@@ -191,4 +191,4 @@ def test_a_survey_tries_an_engine_and_leaves_nothing_behind(share: Path) -> None
     assert 0 < (found.get_seconds or 0) < 1
     assert 0 < (found.put_seconds or 0) < 1
     assert found.size == len(b"one") + (share / manifest).stat().st_size
-    assert FolderRemote(share).names("v6/probes/", 10, Deadline.after(10)) == []
+    assert FolderRemote(share).names("v7/probes/", 10, Deadline.after(10)) == []

@@ -66,10 +66,10 @@ def test_an_answer_that_is_none_is_an_error_that_names_the_tier(remote: Remote, 
     # A website that forbids a list has none: tested below.
     has_list = kind != "403" or not isinstance(remote, WebRemote)
     for ask in (
-        lambda: remote.get("v6/a", MOST, soon()),
-        *([lambda: remote.names("v6/a/", 5, soon())] if has_list else []),
-        lambda: remote.put("v6/a", BODY, soon(), create=True),
-        lambda: remote.delete("v6/a", soon()),
+        lambda: remote.get("v7/a", MOST, soon()),
+        *([lambda: remote.names("v7/a/", 5, soon())] if has_list else []),
+        lambda: remote.put("v7/a", BODY, soon(), create=True),
+        lambda: remote.delete("v7/a", soon()),
     ):
         begin = time.monotonic()
         with pytest.raises(RemoteError) as caught:
@@ -91,10 +91,10 @@ def test_a_body_that_may_not_be_whole_is_an_error(remote: Remote, server: Hostil
     server.answer = answer
     begin = time.monotonic()
     with pytest.raises(RemoteError):
-        remote.get("v6/a", MOST, soon(0.5))
+        remote.get("v7/a", MOST, soon(0.5))
     assert time.monotonic() - begin < 1.5
     server.answer = http_answer(BODY, **OBJECT)
-    assert remote.get("v6/a", MOST, soon()) == BODY
+    assert remote.get("v7/a", MOST, soon()) == BODY
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_body_that_may_not_be_whole_is_an_error(remote: Remote, server: Hostil
 def test_names_of_an_index_are_those_that_can_be_names(server: Hostile, lines: bytes, found: list[str]) -> None:
     server.answer = http_answer(lines)
     remote = WebRemote(f"http://127.0.0.1:{server.port}")
-    assert remote.names("v6/k/", 5, soon()) == [f"v6/k/{name}" for name in found]
+    assert remote.names("v7/k/", 5, soon()) == [f"v7/k/{name}" for name in found]
 
 
 def test_proxies_of_the_environment_are_not_asked_by_a_web_server(
@@ -119,7 +119,7 @@ def test_proxies_of_the_environment_are_not_asked_by_a_web_server(
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://user:proxy-secret@127.0.0.1:1")
     server.answer = http_answer(BODY, **OBJECT)
-    assert WebRemote(f"http://127.0.0.1:{server.port}").get("v6/a", MOST, soon()) == BODY
+    assert WebRemote(f"http://127.0.0.1:{server.port}").get("v7/a", MOST, soon()) == BODY
 
 
 def _list_answer(*names: str) -> Answer:
@@ -135,12 +135,12 @@ def _list_answer(*names: str) -> Answer:
 
 def test_names_of_a_bucket_are_those_below_the_prefix(server: Hostile) -> None:
     remote = ObjectRemote("s3://team/gears", bucket_options(f"http://127.0.0.1:{server.port}"))
-    server.answer = _list_answer("gears/v6/k/a", "gears/v6/kk/b", "gears/v6/k/.c", "gears/v6/k/", "other/v6/k/d")
-    assert remote.names("v6/k/", 5, soon()) == ["v6/k/a"]
+    server.answer = _list_answer("gears/v7/k/a", "gears/v7/kk/b", "gears/v7/k/.c", "gears/v7/k/", "other/v7/k/d")
+    assert remote.names("v7/k/", 5, soon()) == ["v7/k/a"]
     # Its client refuses the whole list where a name is no path.
-    server.answer = _list_answer("gears/v6/k/a", "gears/v6/k/../../b")
+    server.answer = _list_answer("gears/v7/k/a", "gears/v7/k/../../b")
     with pytest.raises(RemoteError):
-        remote.names("v6/k/", 5, soon())
+        remote.names("v7/k/", 5, soon())
 
 
 @pytest.mark.parametrize("scheme", ["http", "s3", "redis"])
@@ -156,7 +156,7 @@ def test_timeouts_leave_no_threads_and_no_files(scheme: str, monkeypatch: pytest
         server.answer = [60.0]
         for _ in range(40):
             with pytest.raises(RemoteError):
-                made[scheme].get("v6/a", MOST, soon(0.005))
+                made[scheme].get("v7/a", MOST, soon(0.005))
         end = time.monotonic() + 5
         while time.monotonic() < end and _threads_of(made[scheme]):
             time.sleep(0.02)

@@ -32,25 +32,25 @@ def remote() -> Iterator[ObjectRemote]:
 
 def test_a_forked_child_asks_by_another_process(remote: ObjectRemote) -> None:
     data = os.urandom(3 << 20)
-    remote.put("v6/fork/a", data, soon())
+    remote.put("v7/fork/a", data, soon())
 
     def ask() -> None:
         signal.alarm(20)  # a child that hangs is killed
-        assert remote.get("v6/fork/a", 1 << 24, soon()) == data
-        assert remote.get("v6/fork/none", MOST, soon()) is None
-        assert remote.size("v6/fork/a", soon()) == len(data)
-        assert remote.put("v6/fork/b", data, soon(), create=True)
-        assert not remote.put("v6/fork/b", b"other", soon(), create=True)
-        assert remote.names("v6/fork/", 10, soon()) == ["v6/fork/a", "v6/fork/b"]
-        remote.delete("v6/fork/a", soon())
+        assert remote.get("v7/fork/a", 1 << 24, soon()) == data
+        assert remote.get("v7/fork/none", MOST, soon()) is None
+        assert remote.size("v7/fork/a", soon()) == len(data)
+        assert remote.put("v7/fork/b", data, soon(), create=True)
+        assert not remote.put("v7/fork/b", b"other", soon(), create=True)
+        assert remote.names("v7/fork/", 10, soon()) == ["v7/fork/a", "v7/fork/b"]
+        remote.delete("v7/fork/a", soon())
         with pytest.raises(RemoteError, match="more than 4"):
-            remote.get("v6/fork/b", 4, soon())
+            remote.get("v7/fork/b", 4, soon())
         with pytest.raises(RemoteError, match="no name"):
             remote.get("../a", 4, soon())
 
     assert run_in_fork(ask) == 0
-    assert remote.names("v6/fork/", 10, soon()) == ["v6/fork/b"]
-    assert remote.get("v6/fork/b", 1 << 24, soon()) == data
+    assert remote.names("v7/fork/", 10, soon()) == ["v7/fork/b"]
+    assert remote.get("v7/fork/b", 1 << 24, soon()) == data
 
 
 def test_settings_that_the_client_refuses_are_an_error_without_secrets() -> None:
@@ -62,7 +62,7 @@ def test_settings_that_the_client_refuses_are_an_error_without_secrets() -> None
         {"region": "a", "skip_signature": "true", "endpoint": "http://user:test-secret@127.0.0.1:1"},
     ):
         with pytest.raises(RemoteError) as caught:
-            ObjectRemote("s3://team/gears", options).get("v6/a", 1, soon(2))
+            ObjectRemote("s3://team/gears", options).get("v7/a", 1, soon(2))
         assert "test-secret" not in str(caught.value)
 
 

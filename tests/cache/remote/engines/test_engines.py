@@ -35,7 +35,7 @@ def remote(request: pytest.FixtureRequest) -> Iterator[Remote]:
 
 @pytest.fixture
 def top(request: pytest.FixtureRequest) -> str:
-    return f"v6/{request.node.name.partition('[')[0]}/"
+    return f"v7/{request.node.name.partition('[')[0]}/"
 
 
 def test_what_was_put_is_found_until_it_is_deleted(remote: Remote, top: str) -> None:

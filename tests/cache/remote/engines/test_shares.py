@@ -40,7 +40,7 @@ def hosts(mounted: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch) -> tuple[
 
 @pytest.fixture
 def top(request: pytest.FixtureRequest) -> str:
-    return f"v6/{request.node.name.replace('[', '-').replace(']', '')}/"
+    return f"v7/{request.node.name.replace('[', '-').replace(']', '')}/"
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,11 @@ def top(request: pytest.FixtureRequest) -> str:
     ids=str,
 )
 def test_a_fault_that_passes_is_not_noticed_by_a_reader(hosts: tuple[Host, Host], faults: dict[str, Any]) -> None:
-    hosts[0].remote.put("v6/read", DATA, soon())
+    hosts[0].remote.put("v7/read", DATA, soon())
     hosts[1].lie(**faults)
-    assert hosts[1].remote.get("v6/read", MOST, soon()) == DATA
+    assert hosts[1].remote.get("v7/read", MOST, soon()) == DATA
     hosts[1].lie(errors={"open": ["ESTALE", 1]})
-    assert hosts[1].remote.size("v6/read", soon()) == len(DATA)
+    assert hosts[1].remote.size("v7/read", soon()) == len(DATA)
 
 
 @pytest.mark.parametrize(
@@ -94,25 +94,25 @@ def test_a_fault_that_passes_loses_nothing_of_a_writer(
 def test_a_fault_that_stays_is_an_error_and_leaves_nothing(
     hosts: tuple[Host, Host], top: str, errors: dict[str, Any], told: str, create: bool
 ) -> None:
-    hosts[1].remote.put("v6/full/before", b"", soon())
+    hosts[1].remote.put("v7/full/before", b"", soon())
     hosts[0].lie(errors=errors)
     with pytest.raises(RemoteError, match=told) as caught:
-        hosts[0].remote.put("v6/full/a", DATA, soon(), create=create)
+        hosts[0].remote.put("v7/full/a", DATA, soon(), create=create)
     assert str(caught.value).startswith(f"tier {hosts[0].remote.label}: ")
-    assert hosts[1].remote.get("v6/full/a", MOST, soon()) is None
-    assert hosts[1].remote.names("v6/full/", 10, soon()) == ["v6/full/before"]
-    folder = Path(hosts[1].remote.label.removeprefix("folder:"), "v6/full")
+    assert hosts[1].remote.get("v7/full/a", MOST, soon()) is None
+    assert hosts[1].remote.names("v7/full/", 10, soon()) == ["v7/full/before"]
+    folder = Path(hosts[1].remote.label.removeprefix("folder:"), "v7/full")
     assert [path.name for path in folder.iterdir()] == ["before"]
 
 
 @pytest.mark.parametrize("faults", [{"end": 1000}, {"size": 5}, {"size": -5}], ids=str)
 def test_a_file_that_seems_to_end_elsewhere_is_an_error(hosts: tuple[Host, Host], faults: dict[str, Any]) -> None:
-    hosts[0].remote.put("v6/cut", DATA, soon())
+    hosts[0].remote.put("v7/cut", DATA, soon())
     hosts[1].lie(**faults)
     with pytest.raises(RemoteError, match="is cut off after"):
-        hosts[1].remote.get("v6/cut", MOST, soon())
+        hosts[1].remote.get("v7/cut", MOST, soon())
     hosts[1].lie()
-    assert hosts[1].remote.get("v6/cut", MOST, soon()) == DATA
+    assert hosts[1].remote.get("v7/cut", MOST, soon()) == DATA
 
 
 @pytest.mark.parametrize("loses_answers", [False, True])
@@ -148,14 +148,14 @@ def test_a_file_system_without_hard_links_has_no_leases(hosts: tuple[Host, Host]
 
 
 def test_a_file_system_that_hangs_costs_the_deadline_and_holds_up_nobody_else(hosts: tuple[Host, Host]) -> None:
-    hosts[0].remote.put("v6/hang", DATA, soon())
+    hosts[0].remote.put("v7/hang", DATA, soon())
     hosts[1].lie(errors={"read": ["HANG", 1]})
     begin = time.monotonic()
     with pytest.raises(RemoteError, match=r"did not answer within 0\.3 s"):
-        hosts[1].remote.get("v6/hang", MOST, soon(0.3))
+        hosts[1].remote.get("v7/hang", MOST, soon(0.3))
     assert time.monotonic() - begin < 1.3
-    assert hosts[1].remote.get("v6/hang", MOST, soon()) == DATA
-    assert hosts[0].remote.get("v6/hang", MOST, soon()) == DATA
+    assert hosts[1].remote.get("v7/hang", MOST, soon()) == DATA
+    assert hosts[0].remote.get("v7/hang", MOST, soon()) == DATA
 
 
 def test_a_file_system_that_hangs_for_good_does_not_take_all_threads(tmp_path: Path) -> None:
@@ -213,16 +213,16 @@ def test_a_share_that_is_not_mounted_is_told_and_nothing_is_made(tmp_path: Path,
     told = f"there is no folder `{tmp_path / root}`: make it, or mount the share"
     for operation in OPERATIONS.values():
         with pytest.raises(RemoteError) as caught:
-            operation(FolderRemote(tmp_path / root), "v6/")
+            operation(FolderRemote(tmp_path / root), "v7/")
         assert caught.value.problem == told
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize("link", ["v6", "v6/entries", "v6/entries/label"])
+@pytest.mark.parametrize("link", ["v7", "v7/entries", "v7/entries/label"])
 def test_a_link_below_the_root_leads_nowhere(tmp_path: Path, link: str) -> None:
     """As where somebody let the share show a local cache, which is not to be emptied."""
     share, local = tmp_path / "share", tmp_path / "local"
-    top = "v6/entries/label/"
+    top = "v7/entries/label/"
     local.mkdir()
     FolderRemote(local).put(f"{top}a", b"data", soon())
     (share / link).parent.mkdir(parents=True)

@@ -31,18 +31,18 @@ def remote(request: pytest.FixtureRequest, certificate: Path) -> Iterator[Remote
             yield WebRemote(f"https://localhost:{port}/site")
     else:
         with redis_server("--requirepass", "test-secret") as inner, tls(inner, certificate) as port:
-            RedisRemote(f"redis://:test-secret@127.0.0.1:{inner}").put("v6/a", DATA, soon())
+            RedisRemote(f"redis://:test-secret@127.0.0.1:{inner}").put("v7/a", DATA, soon())
             yield RedisRemote(f"rediss://:test-secret@localhost:{port}")
 
 
 def test_a_certificate_is_checked(remote: Remote, certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RemoteError, match="CERTIFICATE_VERIFY_FAILED") as caught:
-        remote.get("v6/a", 1 << 20, soon())
+        remote.get("v7/a", 1 << 20, soon())
     assert "test-secret" not in str(caught.value)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     if certificate.stem == "localhost":
         for _ in range(3):
-            assert remote.get("v6/a", 1 << 20, soon()) == DATA
+            assert remote.get("v7/a", 1 << 20, soon()) == DATA
     else:
         with pytest.raises(RemoteError, match="Hostname mismatch"):
-            remote.get("v6/a", 1 << 20, soon())
+            remote.get("v7/a", 1 << 20, soon())
