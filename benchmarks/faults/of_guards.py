@@ -66,7 +66,7 @@ FAULTS = [
     Fault(
         "Other code of a called function is a miss",
         "guards/evidence/code.py",
-        "    parts.append(code.co_code)\n",
+        "        code.co_code,\n",
         "",
         ("tests/guards/evidence/test_code.py::test_anything_else_changes_the_digest",),
     ),
