@@ -17,11 +17,11 @@ from gearcache.serving.call.parameters import Parameters
 from gearcache.serving.call.preparing import is_preparing
 from gearcache.serving.call.served import ServedMethod
 from gearcache.serving.find.binding import Binding
+from gearcache.telemetry.stats import Stats  # not when it is asked for: there may be no descriptor left then
 
 if TYPE_CHECKING:
     from gearcache.guards.gears.example_sizes import Special
     from gearcache.telemetry.method_shapes import MethodShapes
-    from gearcache.telemetry.stats import Stats
     from gearcache.telemetry.suggest import SuggestedGears
 
 
@@ -69,8 +69,6 @@ class CachedMethod(ServedMethod):
     @property
     def stats(self) -> Stats:
         """Counters of this binding, see `gearcache.telemetry.stats.Stats`."""
-        from gearcache.telemetry.stats import Stats  # a hit does not need it
-
         return Stats(self._counters, self._declared.use.calls_by_kind, self._shapes_met)
 
     def count_eager(self, reason: str) -> None:

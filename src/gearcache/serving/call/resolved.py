@@ -1,13 +1,15 @@
-"""The data that the first call of a cached method determines: its key and everything that the key is made from."""
+"""A cached method before its calls, and what its first call determines: the key and everything that it is made from."""
 
 from __future__ import annotations
 
 import inspect
 import os
+import types
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from gearcache.cache.keys.fingerprint import Ranks, method_key, resolve_ranks
@@ -20,17 +22,53 @@ from gearcache.ge_cache.select import select_backend
 from gearcache.guards.arguments import find_tensors
 from gearcache.guards.evidence.code import method_component
 from gearcache.guards.evidence.overrides import overrides_component
+from gearcache.guards.gears.input_specs import InputSpecs
 from gearcache.guards.gears.parse import GearSpec, RangeAxis, fill_dims, gears_of_arguments, parse_gears, with_specs
 from gearcache.options import Settings
 from gearcache.serving.call.bound_method import BoundMethod
+from gearcache.serving.call.build_right import BuildRight
 from gearcache.serving.call.call import Call
-from gearcache.serving.call.declared import DeclaredMethod
+from gearcache.serving.call.input_signature import InputSignature
 from gearcache.serving.call.parameters import Parameters
 from gearcache.serving.call.session import Session
+from gearcache.telemetry.counters import Counters
+from gearcache.telemetry.gear_use import GearUse
 from gearcache.version import __version__
 
 if TYPE_CHECKING:
     from gearcache.guards.dispatch.fills import Fills
+
+
+class DeclaredMethod(Struct, frozen=True, eq=False):
+    """What all bindings of a method share.
+
+    That is the method, what its user has declared about it, whether it may compile, and the counters of its calls.
+    """
+
+    #: The name of the method in messages.
+    name: str
+    bound: BoundMethod
+    #: The arguments of `cache_compile`, with the input specs that were set since.
+    parameters: Parameters
+    inputs: InputSignature
+    right: BuildRight
+    counters: Counters
+    use: GearUse
+
+    @staticmethod
+    def of(written: types.MethodType, parameters: Parameters) -> DeclaredMethod:
+        """Declare a method; `CaptureError` or `GearSpecError` if decorators or specs make it impossible to cache."""
+        bound = BoundMethod.of(written)
+        name = parameters.name_of(bound.method)
+        inputs = InputSignature(name, bound, parameters)
+        return DeclaredMethod(
+            name, bound, parameters, inputs, BuildRight(bound.instance), Counters(method=name), GearUse(name)
+        )
+
+    def with_inputs(self, specs: InputSpecs) -> DeclaredMethod:
+        """Return it with other specs of the arguments; `GearSpecError` for those that do not fit."""
+        parameters = replace(self.parameters, input_signature=specs)
+        return replace(self, parameters=parameters, inputs=InputSignature(self.name, self.bound, parameters))
 
 
 class ResolvedMethod(DeclaredMethod, frozen=True, eq=False, kw_only=True):

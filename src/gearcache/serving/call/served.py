@@ -19,9 +19,9 @@ from gearcache.guards.dispatch.tensors.native import has_function_mode
 from gearcache.interrupts import raise_interrupt
 from gearcache.serving.call import session
 from gearcache.serving.call.call import Call
-from gearcache.serving.call.declared import DeclaredMethod
 from gearcache.serving.call.parameters import Parameters
 from gearcache.serving.call.preparing import MethodLock, is_preparing, preparing
+from gearcache.serving.call.resolved import DeclaredMethod
 from gearcache.serving.call.stance import FORCE_EAGER, follow, present_stance
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.find.bindings import Bindings

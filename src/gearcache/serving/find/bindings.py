@@ -14,8 +14,7 @@ from msgspec import Struct, field
 
 from gearcache.guards.access import Scope
 from gearcache.serving.call.call import Call
-from gearcache.serving.call.declared import DeclaredMethod
-from gearcache.serving.call.resolved import resolve
+from gearcache.serving.call.resolved import DeclaredMethod, resolve
 from gearcache.serving.call.session import Session
 from gearcache.serving.find.binding import Binding
 from gearcache.serving.find.entry import Entry
