@@ -49,7 +49,7 @@ class BuildRequest(Struct, frozen=True):
     jobs: int
     #: Seconds after which the compile of a gear in a worker times out.
     compile_timeout: float
-    #: The grad modes to build for, if the method asks for the mode: that of the call first, then off.
+    #: The grad modes to build for, if the method asks: off unless that is stored, and on if the call has it on.
     grad_modes: tuple[bool, ...] = (False,)
     #: With `on_miss="pad"`: the values to pad with.
     fills: Fills | None = None

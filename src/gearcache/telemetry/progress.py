@@ -6,18 +6,20 @@ off. The bar shows the current step and its duration; without a terminal, furthe
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import logging
 import sys
 import threading
 import time
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from gearcache.terminal import is_drawable, print_progress, shows_progress
 from gearcache.threads import started
 
 logger = logging.getLogger("gearcache")
+_Shown = TypeVar("_Shown", bound="_Display")
 #: Labels for the stages of compilers. Stages without a gear occur once for a worker, or for a host.
 _STAGES = {
     "trace": "tracing",
@@ -40,19 +42,13 @@ _SILENT_SECONDS = 2.0
 _WHY_LETTERS = 300
 
 
-class WaitLine:
-    """Prints one line to stderr if the wait is long; `GEARCACHE_PROGRESS=0` leaves it to the log."""
+class _Display(abc.ABC):
+    """What is shown as long as a `with` lasts."""
 
-    def __init__(self, method: str, timeout: float) -> None:
-        """`timeout`: seconds after which the call waits no longer."""
-        self._method, self._timeout = method, timeout
-        self._timer = threading.Timer(_SILENT_SECONDS, self._print)
-        self._timer.daemon = True
-
-    def __enter__(self) -> WaitLine:
+    def __enter__(self: _Shown) -> _Shown:
         try:
-            started(self._timer)
-        except BaseException:  # of a signal handler: without a `with`, nobody else would stop the timer
+            self.start()
+        except BaseException:  # of a signal handler: without a `with`, nobody else would stop the threads
             self.end()
             raise
         return self
@@ -61,6 +57,26 @@ class WaitLine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end()
+
+    @abc.abstractmethod
+    def start(self) -> None: ...
+
+    @abc.abstractmethod
+    def end(self) -> None: ...
+
+
+class WaitLine(_Display):
+    """Prints one line to stderr if the wait is long; `GEARCACHE_PROGRESS=0` leaves it to the log."""
+
+    def __init__(self, method: str, timeout: float) -> None:
+        """`timeout`: seconds after which the call waits no longer."""
+        self._method, self._timeout = method, timeout
+        self._timer = threading.Timer(_SILENT_SECONDS, self._print)
+        self._timer.daemon = True
+
+    def start(self) -> None:
+        """Record that the wait begins."""
+        started(self._timer)
 
     def end(self) -> None:
         """Record that the wait is over."""
@@ -74,7 +90,7 @@ class WaitLine:
             print_progress(line)
 
 
-class BuildProgress:
+class BuildProgress(_Display):
     """One build of a method. Called from several threads."""
 
     def __init__(self, method: str, gears: int, *, why: str = "", place: str = "") -> None:
@@ -97,20 +113,8 @@ class BuildProgress:
         self._lock = threading.Lock()
         self._ended = threading.Event()
 
-    def __enter__(self) -> BuildProgress:
-        try:
-            self._start()
-        except BaseException:  # of a signal handler: without a `with`, nobody else would stop the threads
-            self._stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop()
-
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Record that the build begins."""
         if not shows_progress():
             return
         started(self._line)
@@ -123,7 +127,8 @@ class BuildProgress:
         if self._bar is None:
             started(threading.Thread(target=self._beat, daemon=True))
 
-    def _stop(self) -> None:
+    def end(self) -> None:
+        """Record that the build is over."""
         self._line.cancel()
         self._ended.set()
         if self._bar is not None:
