@@ -67,7 +67,7 @@ FAULTS = [
         "A fault of the cache leaves the call to the method and warns once",
         f"{_SERVING}/call/failures.py",
         "    if cause not in known_causes:\n",
-        "    if not known_causes:\n",
+        "    if cause:\n",
         ("tests/serving/call/test_odd_calls.py::test_an_unexpected_exception_is_ours_or_the_method_runs_uncached",),
     ),
     Fault(
